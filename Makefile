@@ -45,8 +45,9 @@ bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/ben
 bench-table: $(VENV)/.dev  ## from tables on disk to models, beside the machine's limits; writes results/table.md
 	$(BIN)/python benchmarks/table.py
 
-many-dimensions: $(VENV)/.dev  ## distances in five and ten dimensions against their truth
+many-dimensions: $(VENV)/.dev  ## distances in four to ten dimensions against their truth, in half an hour
 	$(BIN)/python experiments/many_dimensions.py
+	$(BIN)/python experiments/many_dimensions_study.py
 
 methods: $(VENV)/.dev  ## the table of all embeddings, docs/methods.md
 	$(BIN)/python experiments/methods.py

@@ -131,6 +131,36 @@ def over_bags(losses: Array, others: Array) -> Difference:
     return Difference(float(np.mean(apart)), float(np.sqrt(variance)), len(apart) - 1)
 
 
+def over_rows(scores: Array, others: Array, tested: Array) -> Difference:
+    """The mean of ``scores - others`` over rows that several splits test, each with all of its tests together.
+
+    A row that is hard for one split is hard for the next, so rows are the units, not tests: with r_i the sum over its
+    tests of the difference less the mean, the error is the root of the sum of r_i² over the number of tests. It is that
+    of other test rows, with the training rows as they are.
+
+    Parameters
+    ----------
+    scores, others : ndarray of shape (n_splits, n_rows)
+        Of two methods.
+    tested : ndarray of shape (n_splits, n_rows) of bool
+        Which of them count.
+
+    Examples
+    --------
+    >>> tested = np.ones((2, 100), bool)
+    >>> better = np.repeat([[1.0], [1.0]], 100, axis=1)
+    >>> worse = np.where(np.arange(100) < 20, 0.0, better)
+    >>> [round(value, 2) for value in over_rows(better, worse, tested).interval()]
+    [0.12, 0.28]
+    """
+    apart = np.where(tested, scores - others, 0.0)
+    times = tested.sum(axis=0)
+    mean = float(apart.sum() / times.sum())
+    rest = (apart.sum(axis=0) - mean * times)[times > 0]
+    n = len(rest)
+    return Difference(mean, float(np.sqrt(np.sum(rest**2) * n / (n - 1)) / times.sum()), n - 1)
+
+
 def word(low: float, high: float, margin: float, *, more_is_better: bool = False) -> str:
     """The word for an interval of a difference; of errors, unless more is better.
 

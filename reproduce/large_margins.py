@@ -113,11 +113,16 @@ def _one_machine(kernel: Array, signs: Array, C: float, beta: Array) -> Array:
 
 
 class Scores(NamedTuple):
-    """Accuracy on each split, and the C and the number of the Gram matrix that were chosen for it."""
+    """Accuracy on each split, the C and the number of the Gram matrix that were chosen for it, and what is right.
+
+    ``right`` of shape (n_splits, n_rows) is 1 for a test row that is classified rightly, 0 for another, -1 for a
+    training row.
+    """
 
     accuracy: Array
     C: Array
     kernel: Array
+    right: Array
 
 
 def score_splits(
@@ -143,11 +148,12 @@ def score_splits(
     for number, train in enumerate(splits):
         folds = _folds(labels[train], n_folds, np.random.default_rng([seed, number]))
         parts = [(train[folds != k], train[folds == k]) for k in range(n_folds)]
-        rights = np.sum([[_count_right(gram, labels, *part, Cs) for gram in grams] for part in parts], axis=0)
+        rights = np.sum([[_right(gram, labels, *part, Cs).sum(axis=1) for gram in grams] for part in parts], axis=0)
         which, at = (int(i) for i in np.unravel_index(np.argmax(rights), rights.shape))
         test = np.setdiff1d(np.arange(len(labels)), train)
-        right = _count_right(grams[which], labels, train, test, [Cs[at]])[0]
-        chosen.append((right / len(test), Cs[at], which))
+        right = np.full(len(labels), -1, np.int8)
+        right[test] = _right(grams[which], labels, train, test, [Cs[at]])[0]
+        chosen.append((np.count_nonzero(right == 1) / len(test), Cs[at], which, right))
     return Scores(*(np.array(values) for values in zip(*chosen, strict=True)))
 
 
@@ -160,12 +166,13 @@ def _folds(labels: Array, n_folds: int, rng: np.random.Generator) -> Array:
     return folds
 
 
-def _count_right(gram: Array, labels: Array, train: Array, test: Array, Cs: Sequence[float]) -> list[int]:
+def _right(gram: Array, labels: Array, train: Array, test: Array, Cs: Sequence[float]) -> Array:
+    """Which test rows are classified rightly with each C, ndarray of shape (n_Cs, n_test)."""
     inner = gram[np.ix_(train, train)]
     outer = gram[np.ix_(test, train)] + 1.0
     beta = None
-    counts = {}
+    found = {}
     for C in sorted(Cs):  # a larger C has the support of a smaller one, or little less
         beta = fit_margins(inner, labels[train], C, beta)
-        counts[C] = int(np.sum(np.argmax(outer @ beta, axis=1) == labels[test]))
-    return [counts[C] for C in Cs]
+        found[C] = np.argmax(outer @ beta, axis=1) == labels[test]
+    return np.array([found[C] for C in Cs])

@@ -32,7 +32,7 @@ from distembed.features import RandomFourierFeatures
 
 from . import scene_kernels
 from .activations import EARLIER, Activations, SquashedImages, read_index
-from .claims import CONFIRMED, Difference, judge, over_repetitions, rule
+from .claims import CONFIRMED, Difference, judge, over_repetitions, over_rows, rule
 from .large_margins import random_splits, score_splits
 from .study import Report, Results, Step, Study, Table, new_figure
 
@@ -304,11 +304,12 @@ class Experiment(Study):
             "n_classes": int(labels.max()) + 1,
         }
         scores = score_splits([gram], labels, splits, plan.Cs, plan.n_folds, plan.seed)
-        found |= {"A_accuracy": scores.accuracy, "A_C": scores.C}
+        found |= {"A_accuracy": scores.accuracy, "A_C": scores.C, "A_right": scores.right}
         grams = random_feature_grams(gram, plan.n_components, plan.sigma_scales, plan.seed)
         scores = score_splits(grams, labels, splits, plan.Cs, plan.n_folds, plan.seed)
         scales = np.array(plan.sigma_scales)[scores.kernel]
-        return found | {"z_accuracy": scores.accuracy, "z_C": scores.C, "z_sigma_scale": scales}
+        z_scores = {"z_accuracy": scores.accuracy, "z_C": scores.C, "z_sigma_scale": scales, "z_right": scores.right}
+        return found | z_scores
 
     def _compute_past(self, plan: Plan) -> dict[str, Any]:
         activations, files, categories, _ = self._sources()
@@ -362,6 +363,11 @@ class _Scores:
         self.splits: dict[Entry, Array] = {
             (name, kind): 100 * np.asarray(results[name][f"{kind}_accuracy"]) for name in self.methods for kind in KINDS
         }
+        self.right: dict[Entry, Array] = {
+            entry: np.asarray(results[entry[0]][f"{entry[1]}_right"])
+            for entry in self.splits
+            if f"{entry[1]}_right" in results[entry[0]]
+        }
         first = results[next(iter(self.methods))]
         self._overlap = float(first["n_test"]) / float(first["n_train"])
 
@@ -377,6 +383,10 @@ class _Scores:
     def best(self, family: str) -> Entry | None:
         there = [entry for entry in self.splits if self.methods[entry[0]][1] == family]
         return max(there, key=self.mean) if there else None
+
+    def by_image(self, one: Entry, other: Entry) -> Difference:
+        """Of accuracies, over images: what other test images would give, with the training images of these splits."""
+        return over_rows(100.0 * (self.right[one] == 1), 100.0 * (self.right[other] == 1), self.right[one] >= 0)
 
     def difference(self, one: Entry, other: Entry) -> Difference:
         return over_repetitions(self.splits[one] - self.splits[other], self._overlap)
@@ -416,6 +426,8 @@ def make_report(
         report.introduction += "\n" + rule(len(compared), WHY, "of the findings") + more * bool(less_js)
     report.findings += _findings(scores, compared, judged)
     report.tables += [_accuracies(scores, less_js, judged), _choices(scores, results)]
+    if JS in scores.right:
+        report.tables.append(_by_image(scores))
     report.figures["accuracy"] = _draw(scores)
     return report
 
@@ -505,6 +517,19 @@ def _accuracies(scores: _Scores, less_js: dict[Entry, Difference], judged: bool)
     columns = ("method", "features", "accuracy, %", "deviation", "less JS (A)", "95 % interval", "word", "paper")
     n_splits = len(next(iter(scores.splits.values())))
     return Table("accuracy", f"Accuracy over {n_splits} splits", columns, rows)
+
+
+def _by_image(scores: _Scores) -> Table:
+    """Differences from JS over images, which are paired over the splits that test them."""
+    found = {entry: scores.by_image(entry, JS) for entry in scores.right if entry != JS}
+    words = judge(found, MARGIN, more_is_better=True)
+    rows = []
+    for entry, difference in found.items():
+        low, high = difference.interval()
+        title = scores.methods[entry[0]][0]
+        rows.append([title, entry[1], f"{difference.mean:+.2f}", f"{low:+.2f} to {high:+.2f}", words[entry]])
+    columns = ("method", "features", "less JS (A)", "95 % interval by image", "word")
+    return Table("by_image", "Less JS, by image: other test images, the training images of these splits", columns, rows)
 
 
 def _choices(scores: _Scores, results: Results) -> Table:

@@ -123,6 +123,17 @@ def test_the_calibration_runs(capsys):
     assert np.all(found > 0)
 
 
+def test_the_study_of_densities_in_many_dimensions_runs(monkeypatch):
+    script = runpy.run_path(str(ROOT / "experiments" / "many_dimensions_study.py"))
+    module = script["study"].__globals__
+    monkeypatch.setitem(module, "N_BAGS", 3)
+    monkeypatch.setitem(module, "N_DRAWS", 2000)
+    monkeypatch.setitem(module, "DENSITIES", (("auto", "distance"), ("copula", "likelihood")))
+    rows = list(script["study"]([4], ("modes",), [40], ("A features", "plugin"), 2))
+    assert [row[3:5] for row in rows] == [("A features", "auto"), ("A features", "copula"), ("plugin", "copula")]
+    assert all(len(row) == len(script["COLUMNS"]) for row in rows)
+
+
 def test_the_experiment_in_many_dimensions_runs():
     script = runpy.run_path(str(ROOT / "experiments" / "many_dimensions.py"))
     row = dict(zip(script["COLUMNS"], next(script["ten_dimensions"](["gaussians"], sizes=(300,))), strict=True))

@@ -128,6 +128,15 @@ def test_accuracy_is_that_of_liblinear_with_the_chosen_settings():
         assert accuracy == machine.score(x[test], labels[test])
 
 
+def test_which_rows_are_right_is_kept():
+    x, labels = problem()
+    splits = random_splits(labels, 20, 3, 0)
+    scores = score_splits([x @ x.T], labels, splits, (0.01, 1.0), 3, seed=0)
+    for train, accuracy, right in zip(splits, scores.accuracy, scores.right, strict=True):
+        np.testing.assert_array_equal(np.flatnonzero(right < 0), np.sort(train))
+        assert np.mean(right[right >= 0]) == pytest.approx(accuracy)
+
+
 def test_labels_without_meaning_are_not_learned():
     x = np.random.default_rng(0).normal(size=(240, 30))
     labels = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 80))
@@ -258,7 +267,12 @@ def test_from_activations_to_the_report(data, monkeypatch):
     again = small(data)._compute(scenes.METHODS["js"], Small.plan)
     assert all(np.array_equal(again[name], found[name]) for name in ("A_accuracy", "z_accuracy", "z_C", "A_C"))
     page, *others = write_report(report, study.name, data / "out")
-    assert {path.name for path in others} == {"scenes_accuracy.png", "scenes_accuracy.csv", "scenes_choices.csv"}
+    assert {path.name for path in others} == {
+        "scenes_accuracy.png",
+        "scenes_accuracy.csv",
+        "scenes_by_image.csv",
+        "scenes_choices.csv",
+    }
     text = page.read_text()
     assert "18 pairs of identical images" in text
     assert "torchvision" in text
@@ -373,7 +387,7 @@ def test_sums_of_kernels_from_activations_to_the_report(data, monkeypatch):
     assert rows["bands"][4] in ("better", "worse", "equal", "undecided", "equal within the margin")
     assert "93 % is" in report.findings[0]
     study.run(study.missing()[0])
-    assert len(study.report(study.results()).tables) == 3
+    assert len(study.report(study.results()).tables) == 4
 
 
 # ----------------------------------------------------------------------------------------------- findings
@@ -387,6 +401,28 @@ def made_up(**means):
         name: fixed | choices | {"A_accuracy": mean + i % 2 * wiggle, "z_accuracy": mean - 0.01 + i % 2 * wiggle}
         for i, (name, mean) in enumerate(means.items())
     }
+
+
+def test_differences_by_image_are_paired_over_splits():
+    rng = np.random.default_rng(0)
+    hard = rng.uniform(size=400)  # images that are hard for one method are so for the other, in every split
+    right = {
+        name: (hard < share).astype(np.int8) * np.ones((5, 1), np.int8) for name, share in (("js", 0.9), ("d3", 0.8))
+    }
+    results = made_up(js=0.9, d3=0.8)
+    for name, each in right.items():
+        each[np.arange(5)[:, None], np.arange(400).reshape(5, 80)] = -1
+        results[name] |= {"A_right": each, "z_right": each}
+    methods = {name: (method.title, method.family) for name, method in scenes.METHODS.items()}
+    table = make_report("", results, methods).tables[-1]
+    (row,) = [each for each in table.rows if each[:2] == ["D3", "A"]]
+    share = np.mean((hard >= 0.8) & (hard < 0.9))
+    assert float(row[2]) == pytest.approx(-100 * share, abs=0.01)
+    low, high = (float(end) for end in row[3].split(" to "))
+    error = 100 * np.sqrt(share * (1 - share) / 400)  # that of 400 images, not of 1,600 tests
+    assert (high - low) / 2 == pytest.approx(1.97 * error, rel=0.02)
+    assert row[4] == "worse"
+    assert "by_image" not in {each.name for each in make_report("", made_up(js=0.9, d3=0.8), methods).tables}
 
 
 def findings(**means):
