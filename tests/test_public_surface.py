@@ -35,8 +35,8 @@ CLASSES = [
     "Tensor", "TotalDegree", "UnitCube", "Views",
 ]  # fmt: skip
 FUNCTIONS = [
-    "as_bags", "cells_to_obs", "concat", "distances_between", "donors_to_anndata", "explore", "load", "mean_bag",
-    "nearest_bags", "save",
+    "as_bags", "cells_to_obs", "concat", "distances_between", "donors_to_anndata", "explore", "learning_curve", "load",
+    "mean_bag", "nearest_bags", "save",
 ]  # fmt: skip
 
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.

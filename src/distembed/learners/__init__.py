@@ -5,6 +5,7 @@ from .conformal import ConformalClassifier, ConformalRegressor
 from .conformal import conformal_quantile as conformal_quantile
 from .estimators import DistributionClassifier, DistributionRegressor
 from .importance import permutation_importance as permutation_importance
+from .learning_curves import learning_curve
 from .mixture_components import MixtureComponents
 from .sketched_bags import SketchedBags
 from .smoother import KernelSmoother
@@ -19,4 +20,5 @@ __all__ = [
     "SketchedBags",
     "conformal",
     "explain",
+    "learning_curve",
 ]

@@ -9,11 +9,11 @@ drawn: ``pip install 'distembed[plot]'``.
 
 from .bag_plots import bags, distances, map  # noqa: A004
 from .exploration_plots import exploration
+from .learning_plots import learning_curve
 from .model_plots import budget, confusion, contributions, explanation, leaderboard, predictions, reliability, search
 from .two_sample_plots import two_sample
 
 __all__ = [
-    "bags", "budget", "confusion", "contributions", "distances", "explanation", "exploration", "leaderboard", "map",
-    "predictions",
-    "reliability", "search", "two_sample",
+    "bags", "budget", "confusion", "contributions", "distances", "explanation", "exploration", "leaderboard",
+    "learning_curve", "map", "predictions", "reliability", "search", "two_sample",
 ]  # fmt: skip
