@@ -6,8 +6,8 @@ held-out bags. The score follows a power law,
 .. math:: s(n) = a - b n^{-c}, \qquad b \ge 0,\; a \le 1,\; c \in [0.1, 1.5],
 
 whose posterior is sampled: for each c of a grid (a, b) are normal given the mean scores, with a prior of c around ½.
-What all sizes of a split share, the luck of its held-out bags, moves the whole curve and is added to the interval of the
-level, not to that of the gain.
+What all sizes of a split share, the luck of its held-out bags, moves the whole curve. It widens the interval of the
+level, and not that of the gain.
 """
 
 from __future__ import annotations
