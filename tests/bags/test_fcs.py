@@ -59,20 +59,74 @@ def test_channels_that_are_missing(folder):
         ValueError, match=r"p1.fcs' lacks the channel 'CD3'; it has 'CD8', 'FSC', 'CD4'; .* in channels only"
     ):
         Bags.from_fcs(folder, channels=["CD3"])
-    write(folder / "p3.fcs", np.ones((2, 2)), ["FSC", "FL1"], ["", "CD4"])
-    with pytest.raises(
-        ValueError, match=r"p3.fcs' lacks the channel 'CD8', which .*p1.fcs' has; .* such as 'FSC', 'CD4'"
-    ):
-        Bags.from_fcs(folder)
-    assert Bags.from_fcs(folder, channels=["CD4", "FSC"]).n_bags == 4
     with pytest.raises(ValueError, match="channels must be one or more names that differ"):
         Bags.from_fcs(folder, channels=["CD4", "CD4"])
 
 
-def test_an_extra_channel_in_a_later_file(folder):
-    write(folder / "p3.fcs", np.ones((2, 4)), [*SHORT, "Time"], [*LONG, ""])
-    with pytest.raises(ValueError, match=r"p1.fcs' lacks the channel 'Time', which .*p3.fcs' has"):
+def test_panels_that_differ(folder):
+    write(folder / "p3.fcs", np.ones((2, 3)), ["Time", "FSC", "FL1"], ["", "", "CD4"])
+    said = (
+        r"left out: 'CD8' \(1 of 4 files lack it, such as 'p3.fcs'\), "
+        r"'Time' \(3 of 4 files lack it, such as 'p1.fcs'\); the points have 'FSC', 'CD4'"
+    )
+    with pytest.warns(UserWarning, match=said):
+        bags = Bags.from_fcs(folder)
+    assert bags.columns == ("FSC", "CD4")
+    assert np.allclose(bags[0], np.load(folder / "p1.npy")[:, :2])
+    assert Bags.from_fcs(folder, channels=["CD4", "FSC"]).n_bags == 4
+    write(folder / "p4.fcs", np.ones((2, 1)), ["X"], [""])
+    with pytest.raises(
+        ValueError, match=r"no channel is in all files: .*p1.fcs' has 'CD8', 'FSC', 'CD4', and .*p4.fcs'"
+    ):
         Bags.from_fcs(folder)
+
+
+def spilled(path, values, matrix, names=("FL1", "FL2"), key="SPILLOVER", written=None):
+    """A file of two dyes, whose light is in both detectors."""
+    measured = values.copy()
+    measured[:, 1:] = measured[:, 1:] @ matrix
+    text = ",".join([str(len(matrix)), *names, *(f"{each:g}" for each in np.ravel(matrix))])
+    with path.open("wb") as file:
+        more = {key: text if written is None else written}
+        flowio.create_fcs(file, measured.ravel(), SHORT, opt_channel_names=LONG, metadata_dict=more)
+    return measured
+
+
+@pytest.mark.parametrize("key", ["SPILLOVER", "SPILL"])
+def test_compensation(tmp_path, key):
+    values = np.random.default_rng(0).uniform(10, 1000, size=(50, 3))
+    matrix = np.array([[1.0, 0.2], [0.05, 1.0]])
+    measured = spilled(tmp_path / "a.fcs", values, matrix, key=key)
+    assert np.allclose(Bags.from_fcs(tmp_path)[0], values, rtol=1e-5)
+    assert np.allclose(Bags.from_fcs(tmp_path, compensate=True)[0], values, rtol=1e-5)
+    assert np.allclose(Bags.from_fcs(tmp_path, compensate=False)[0], measured, rtol=1e-5)
+    scaled = Bags.from_fcs(tmp_path, cofactor={"CD4": 150, "CD8": 5.0})
+    assert np.allclose(scaled[0][:, 0], values[:, 0], rtol=1e-5)
+    assert np.allclose(scaled[0][:, 1:], np.arcsinh(values[:, 1:] / [150, 5]), rtol=1e-4)
+    spilled(tmp_path / "a.fcs", values, matrix, ("Comp-FL1", "Comp-FL2"))  # compensated before, and renamed
+    assert np.allclose(Bags.from_fcs(tmp_path)[0], measured, rtol=1e-5)
+
+
+def test_refusals_of_compensation(tmp_path):
+    values = np.random.default_rng(0).uniform(10, 1000, size=(50, 3))
+    for written in ("2,FL1,FL2,1,0,0", "x,FL1", "2,FL1,FL2,1,0,0,nan", "2,FL1,FL1,1,0,0,1", "2,FL1,FL2,1,1,1,1"):
+        spilled(tmp_path / "a.fcs", values, np.eye(2), written=written)
+        with pytest.raises(ValueError, match=r"a.fcs': \$SPILLOVER must be .*; pass compensate=False"):
+            Bags.from_fcs(tmp_path)
+        assert Bags.from_fcs(tmp_path, compensate=False).n_points == 50
+    spilled(tmp_path / "a.fcs", values, np.eye(2), written="0")
+    assert np.allclose(Bags.from_fcs(tmp_path)[0], values, rtol=1e-5)
+    write(tmp_path / "a.fcs", values)
+    with pytest.raises(
+        ValueError, match=r"a.fcs' has no \$SPILLOVER of its channels; leave that file out, or pass compensate=False"
+    ):
+        Bags.from_fcs(tmp_path, compensate=True)
+    with pytest.raises(ValueError, match="must be 'auto', True or False, got 'yes'"):
+        Bags.from_fcs(tmp_path, compensate="yes")
+    with pytest.raises(
+        ValueError, match=r"cofactor names the channel 'CD9', which is not read; there are 'FSC', 'CD4'"
+    ):
+        Bags.from_fcs(tmp_path, cofactor={"CD9": 5})
 
 
 def test_names_that_repeat(tmp_path):

@@ -121,6 +121,12 @@ def test_fcs_from_fit_to_evaluate(cells, tmp_path):
     assert list(de.load(model).predict(bags)) == [made[name] for name in bags.ids]
     run("embed", table, "--embedding", "mean", "-o", tmp_path / "e.csv")
     assert (tmp_path / "e.csv").read_text().startswith('"file",')
+    run("fit", table, "--labels", labels, "--label", "status", *FAST, "--tune", "none", "--no-compensate", "-o", model,
+        "-q")  # fmt: skip
+    assert de.load(model).table_["compensate"] is False
+    run("predict", model, table, "-o", tmp_path / "p.csv")
+    said = refused("embed", table, "--embedding", "mean", "--compensate", "-o", tmp_path / "e.csv")
+    assert said.endswith("has no $SPILLOVER of its channels; leave that file out, or pass --no-compensate")
 
 
 def test_covariates_from_obs(cells, tmp_path):

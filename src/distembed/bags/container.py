@@ -420,8 +420,10 @@ class Bags(FlatBags):
         cls,
         source: Any,
         channels: Sequence[str] | str | None = None,
-        cofactor: float | None = None,
+        cofactor: float | Mapping[str, float] | None = None,
         nan: str | Mapping[str, float] = "error",
+        *,
+        compensate: bool | str = "auto",
     ) -> Self:
         """Return bags from FCS files of flow cytometry, one bag per file.
 
@@ -432,13 +434,18 @@ class Bags(FlatBags):
             files in the order given. Needs flowio: ``distembed[fcs]``.
         channels : sequence of str, optional
             The coordinates, in this order, by their names $PnS or, where a channel has none of its own, $PnN. By
-            default all, in the order of the first file. Files may have them in any order; one that lacks a channel is
-            an error.
-        cofactor : float, optional
-            Take asinh(x / cofactor) of every value x; 5 is usual for mass cytometry, 150 for fluorescence. By default
-            values are linear: gains and logarithmic amplifiers that the files state are undone.
+            default those that all files have, in the order of the first; a warning names the others. Files may have
+            them in any order; one that lacks a channel that is named is an error.
+        cofactor : float, or mapping of channel to float, optional
+            Take asinh(x / cofactor) of every value x, or of those of some channels; 5 is usual for mass cytometry, 150
+            for fluorescence, and scatter stays linear. By default values are linear: gains and logarithmic amplifiers
+            that the files state are undone.
         nan : {"error", "drop", "indicator"}, or mapping of column to number
             What becomes of missing values in points, as in `from_frame`.
+        compensate : {"auto", True, False}, default="auto"
+            Whether to undo the spill-over of dyes by the matrix $SPILLOVER (or SPILL) of each file, before all else.
+            "auto": where a file has one, of channels that it has; files that were compensated and renamed have not.
+            With True a file without it is an error.
 
         Returns
         -------
@@ -458,7 +465,7 @@ class Bags(FlatBags):
         >>> bags.ids.tolist(), bags.columns, bags[1].tolist()
         (['p2.fcs', 'p10.fcs'], ('CD8', 'CD4'), [[2.0, 1.0], [4.0, 3.0]])
         """
-        return cls(*fcs.fcs_parts(source, channels, cofactor, nan))
+        return cls(*fcs.fcs_parts(source, channels, cofactor, nan, compensate))
 
     @property
     def missing_fills(self) -> dict[str, float]:

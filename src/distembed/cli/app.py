@@ -62,7 +62,7 @@ OPTIONS = {
     "decimal": "--decimal", "delimiter": "--delimiter",
     "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep",
-    "layer": "--layer", "cofactor": "--cofactor",
+    "layer": "--layer", "cofactor": "--cofactor", "compensate": "--compensate",
     "channels": "--columns", "classes": "--classify", "coverage": "--coverage", "covariates": "--covariates",
     "random_state": "--seed", "test": "--test",
     "sizes": "--sizes",
@@ -71,6 +71,7 @@ OPTIONS = {
 }  # fmt: skip
 _NONE = {"n_components": "0"}
 _YES_OR_NO = ("sizes",)  # options that are neither there nor not, for True and False
+_SWITCHES = ("compensate",)  # options that have a --no-
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
@@ -129,6 +130,8 @@ def in_options(error: Exception, **renamed: str) -> str:
             return str(argument)
         if isinstance(value, bool) and argument.name in _YES_OR_NO:
             return f"{name} {'yes' if value else 'no'}"
+        if value is False and argument.name in _SWITCHES:
+            return f"--no-{name.removeprefix('--')}"
         if argument.owner or value is ... or value is True:
             return name
         if value is None and argument.name not in _NONE:

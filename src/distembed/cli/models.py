@@ -57,6 +57,8 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
     if kind == "AnnData" and options.rep is None and options.layer is None:
         options.rep, options.layer = known.get("rep"), known.get("layer")
     options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
+    if kind == "FCS" and options.compensate is None:
+        options.compensate = known.get("compensate")
     return open_table(source, options)
 
 

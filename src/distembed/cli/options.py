@@ -271,6 +271,7 @@ class TableOptions:
     rep: str | None = None
     layer: str | None = None
     cofactor: float | None = None
+    compensate: bool | None = None
 
 
 def column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -312,6 +313,10 @@ def table_options(remembered: str = "") -> Function:
         @click.option(
             "--cofactor", type=click.FloatRange(min=0, min_open=True), metavar="C",
             help=f"Of FCS files: take asinh(x / C).{usual or ' [default: x]'}",
+        )  # fmt: skip
+        @click.option(
+            "--compensate/--no-compensate", default=None,
+            help=f"Of FCS files: undo spill-over by $SPILLOVER.{usual or ' [default: where a file has it]'}",
         )  # fmt: skip
         @csv_signs
         @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
@@ -355,7 +360,7 @@ def table_facts(table: BagTable, options: TableOptions) -> dict[str, Any]:
     """What a model remembers of its table, so that new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
     more: dict[str, Any] = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep}
-    more |= {"layer": options.layer, "cofactor": options.cofactor}
+    more |= {name: getattr(options, name) for name in ("layer", "cofactor", "compensate")}
     return named | {name: value for name, value in more.items() if value not in (None, "error", {})}
 
 

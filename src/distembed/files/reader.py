@@ -42,6 +42,7 @@ TABLE = {  # what commands keep of the table that a model was fitted to, as ``ta
     "rep": "text",
     "layer": "text",
     "cofactor": "number",
+    "compensate": "bool",
     "made_from": "text",
 }
 FOREIGN = {  # of any model of scikit-learn

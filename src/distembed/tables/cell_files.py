@@ -34,6 +34,7 @@ def open_bags(
     rep: str | None = None,
     layer: str | None = None,
     cofactor: float | None = None,
+    compensate: bool | None = None,
     **options: Any,
 ) -> BagTable:
     """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
@@ -45,8 +46,8 @@ def open_bags(
         ignored.
     bag : str
         The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
-    rep, layer, cofactor : str, str and float, optional
-        The first two of .h5ad files, the last of FCS files, see :meth:`distembed.Bags.from_anndata` and
+    rep, layer, cofactor, compensate : str, str, float and bool, optional
+        The first two of .h5ad files, the others of FCS files, see :meth:`distembed.Bags.from_anndata` and
         :meth:`distembed.Bags.from_fcs`.
     **options
         The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
@@ -71,12 +72,14 @@ def open_bags(
     ['p10.fcs', 'p2.fcs']
     """
     kind = cell_file_kind(source)
-    for name, value, wanted in (("rep", rep, "AnnData"), ("layer", layer, "AnnData"), ("cofactor", cofactor, "FCS")):
+    of_anndata = (("rep", rep, "AnnData"), ("layer", layer, "AnnData"))
+    of_fcs = (("cofactor", cofactor, "FCS"), ("compensate", compensate, "FCS"))
+    for name, value, wanted in (*of_anndata, *of_fcs):
         if value is not None and kind != wanted:
             raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
     if kind is None:
         return BagTable(source, bag=bag, **options)
-    return CellFileTable(kind, _entries(source), bag, rep, layer, cofactor, options)
+    return CellFileTable(kind, _entries(source), bag, (rep, layer), (cofactor, compensate), options)
 
 
 def cell_file_kind(source: Any) -> str | None:
@@ -104,9 +107,8 @@ class CellFileTable(BagTable):
         kind: str,
         paths: list[AnyPath],
         bag: str,
-        rep: str | None,
-        layer: str | None,
-        cofactor: float | None,
+        of_anndata: tuple[str | None, str | None],
+        of_fcs: tuple[float | None, bool | None],
         options: dict[str, Any],
     ) -> None:
         columns = options.get("columns")
@@ -118,13 +120,16 @@ class CellFileTable(BagTable):
         with _as_table_errors():
             if kind == "AnnData":
                 self.files: tuple[AnyPath, ...] = (_only(paths),)
+                rep, layer = of_anndata
                 labels = options.get("categorical")
                 bags = Bags.from_anndata(
                     self.files[0], bag, rep, layer=layer, columns=columns, categorical=labels, nan=nan
                 )
             else:
                 self.files = tuple(map(as_path, list_fcs(paths)))
-                bags = Bags.from_fcs(self.files, columns, cofactor, nan)
+                cofactor, compensate = of_fcs
+                chosen = "auto" if compensate is None else compensate
+                bags = Bags.from_fcs(self.files, columns, cofactor, nan, compensate=chosen)
         self.left_out: dict[str, str] = {}
         self.categorical = bags.category_labels
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
