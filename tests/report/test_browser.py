@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
     CHROME is None or DRIVER is None,
     reason="there is no browser: apt-get install chromium chromium-driver, then make test-browser",
 )
-TABS = ["Data", "Predictions", "Methods", "Map", "Drivers", "Groups", "Error budget", "Run"]
+TABS = ["Summary", "Data", "Predictions", "Methods", "Map", "Drivers", "Groups", "Error budget", "Run"]
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -122,8 +122,8 @@ def test_tabs_by_keys(page):
     from selenium.webdriver.common.keys import Keys
 
     find(page, "nav button")[0].send_keys(Keys.ARROW_RIGHT)
-    assert page.switch_to.active_element.text == "Predictions"
-    assert find(page, "#quality")[0].is_displayed()
+    assert page.switch_to.active_element.text == "Data"
+    assert find(page, "#data")[0].is_displayed()
     page.switch_to.active_element.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     assert find(page, "#run")[0].is_displayed()
 
@@ -135,6 +135,7 @@ def test_hover_click_keys_and_search_on_the_map(page):
     open_tab(page, "Map")
     circles = find(page, "#map circle")
     assert len(circles) == 120
+    assert "(learned from)" not in find(page, "#bag h3")[0].text  # a bag is there from the start, one that counts
     (tip,), (panel,) = find(page, "#tip"), find(page, "#bag")
     assert not tip.is_displayed()
     ActionChains(page).move_to_element(circles[119]).perform()

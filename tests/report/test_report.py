@@ -231,7 +231,7 @@ def test_where_no_bag_is_left_nothing_is_judged(tmp_path):
     bags, y = cells()
     page = page_of(tmp_path, fitted(bags, y), bags, y)
     assert "learned from all of these bags, by their ids, so none is left to judge it by" in page.said
-    assert "this model" not in page.said
+    assert "this model" not in re.search(r"How well it predicts(.*?)Which methods|$", page.said)[0]
 
 
 def test_bags_and_models_without_ids_are_said_to_be_unknown(tmp_path):
@@ -287,7 +287,7 @@ def test_sections_of_an_ensemble_and_of_one_embedding(tmp_path):
     auto = de.DistributionRegressor(random_state=0).fit(bags[:40], y[:40])
     page = page_of(tmp_path, auto, bags, y, name="severity")
     assert auto.leaderboard_[0]["name"] in page.said
-    assert "An error budget is of one embedding" in page.said
+    assert "error budget" not in page.said
     one = de.DistributionRegressor("js", n_components=50, random_state=0).fit(bags[:40], y[:40])
     page = page_of(tmp_path, one, bags, y, name="severity")
     assert "Settings of one HDDEmbedding" in page.said
@@ -332,7 +332,7 @@ def test_groups_that_do_worse_are_named(tmp_path):
 def test_groups_of_few_bags_are_not_compared(tmp_path, n_new):
     bags, y = cells()
     page = page_of(tmp_path, fitted(bags[n_new:], y[n_new:]), bags, y)
-    assert "too few labelled bags that the model has not seen to compare groups" in page.said
+    assert "Groups that do worse" not in page.said
 
 
 def test_what_is_wrong_is_said(tmp_path, monkeypatch):

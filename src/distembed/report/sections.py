@@ -17,6 +17,8 @@ from ..bags.ids import canonical_text, id_text
 from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
+from ..exploration.groups import PrincipalAxes
+from ..exploration.rows import RankRows
 from ..learners import scores
 from ..learners.model import Model
 from ..learners.prediction_table import inner
@@ -46,6 +48,7 @@ MOST_CANDIDATES = 15
 MOST_POINTS = 2000  # of a chart
 MOST_CLASSES = 12  # of a confusion matrix
 WORST = 10
+LEAST_RANKED = 10  # bags of a map by ranks
 LEAST_TRAINED = 10  # bags that baselines learn from
 LEAST_GROUP = 8  # bags of a group that is compared with the others
 CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
@@ -172,6 +175,7 @@ def quality(
     titles = [scores.title(name) for name in header]
     body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
     section: Section = {"scores": {"header": ["model", *titles], "rows": body}, "how": found.how, "n": len(rows)}
+    section["table"] = table
     section["baselines"] = (
         "There are too few bags for baselines." if len(table) == 1
         else "Baselines have learned from the bags that are marked." if trained
@@ -258,7 +262,8 @@ def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array |
     else:
         return {}
     share = held["coverage"]
-    return {"coverage": f"{share.value:.1%} ± {share.standard_error:.1%} of the {what} hold the truth. {wide}"}
+    about: Section = {} if found.intervals is None else {"held": share}
+    return about | {"coverage": f"{share.value:.1%} ± {share.standard_error:.1%} of the {what} hold the truth. {wide}"}
 
 
 def _charts(
@@ -370,24 +375,21 @@ def _board_chart(board: Any) -> Chart:
     return chart
 
 
-def budget(model: Any, bags: Bags) -> Section:
-    """The error budget of a learner of one density embedding, on some of the bags."""
+def budget(model: Any, bags: Bags) -> Section | None:
+    """The error budget of a learner of one density embedding, on some of the bags; None of others."""
     from ..embeddings import HDDEmbedding, L2Embedding
     from ..theory import error_budget
 
     learner = inner(model)
     embedding = getattr(learner, "embedding_", None)
     if not isinstance(embedding, HDDEmbedding | L2Embedding) or bags.n_bags < 2:
-        return {
-            "text": "An error budget is of one embedding of densities; fit one by its name, such as 'js', to have it.",
-            "rows": [],
-        }
+        return None
     rows = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, 30)).astype(int))
     try:
         scaled = bags[rows] if learner.scaler_ is None else learner.scaler_.transform(bags[rows])
         found = error_budget(scaled, embedding, n_components=500, max_bags=30, random_state=0)
-    except ValueError as error:
-        return {"text": f"There is no error budget: {error}", "rows": []}
+    except ValueError:  # such as bags of one point
+        return None
     steps, most = budget_steps(found)
     alt = "Mean squared error of the kernel between bags, stage by stage"
     names = [step.name for step in steps]
@@ -443,19 +445,24 @@ def map_of_bags(model: Any, bags: Bags, made: Predictions, classes: Array | None
 def _layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
     """Places of bags on a map, their shares of the variance, and of what features these are.
 
-    A learner of one embedding has its features; else means and deviations of columns are taken. Axes are decided by
-    2,000 bags.
+    A learner of one embedding has its features; else functions of ranks are taken, or means and deviations of columns
+    of few bags. Axes are decided by 2,000 bags, and clipped so wild values do not squeeze the others.
     """
     learner = inner(model)
+    few = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_PLACED)).astype(int))
     if not isinstance(getattr(learner, "model_", None), Model) or not learner.model_.is_single:
-        xy, shares = place(bags)
-        return xy, shares, "means and deviations of the columns"
+        if bags.n_bags < LEAST_RANKED:
+            xy, shares = place(bags)
+            return xy, shares, "means and deviations of the columns"
+        ranks = RankRows().fit(bags[few])
+        axes = PrincipalAxes.of(np.asarray(ranks.transform(bags[few]), float))
+        found = [axes.scores(ranks.transform(bags[k : k + AT_ONCE]))[:, :2] for k in range(0, bags.n_bags, AT_ONCE)]
+        return np.concatenate(found), axes.variances[:2] / axes.variances.sum(), "ranks of the columns' values"
     view = learner.model_.view
 
     def rows(some: Bags) -> Array:
         return np.asarray(view.embed(view.scale(some)), float)
 
-    few = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_PLACED)).astype(int))
     plane = principal_plane(rows(bags[few]))
     pieces = [plane.project(rows(bags[k : k + AT_ONCE])) for k in range(0, bags.n_bags, AT_ONCE)]
     return np.concatenate(pieces), plane.shares, f"features of {type(view.embedding).__name__}"

@@ -27,6 +27,7 @@ from ..learners.size import describe_sizes
 from . import sections
 from .payload import payload
 from .predictions import COVERAGE, Predictions, effects, predict, rows_of, trained_on
+from .summary import first_shown, summary
 
 
 def write(
@@ -112,7 +113,7 @@ def write(
     )
     made = _predictions(model, found, covariates, held_out)
     effect = effects(model, found, made, covariates)
-    page = {
+    page: dict[str, Any] = {
         "name": name,
         "title": f"{name}: {number(found.n_bags)} bags",
         "is_classes": classes is not None,
@@ -125,6 +126,8 @@ def write(
         "budget": sections.budget(model, found),
         "payload": payload(model, found, targets, made, effect),
     }
+    page["summary"] = summary(model, found, made, effect, page, covariates)
+    page["payload"]["first"] = first_shown(made, _losses(targets, made, classes))
     page["run"] = _run(model, run or {}, perf_counter() - begin)
     text = template.render(**page)
     with write_whole(Path(path)) as file:
@@ -161,6 +164,11 @@ def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str,
     found.trained = ~rows
     found.how = str(held_out["how"])
     return found
+
+
+def _losses(y: Array | None, found: Predictions, classes: Array | None) -> Array | None:
+    """How far each prediction is off, where targets are known."""
+    return None if y is None else sections.losses(y, found.predicted, found.probabilities, classes)
 
 
 def _without_empty(held_out: Mapping[str, Any], filled: Array) -> Mapping[str, Any]:
