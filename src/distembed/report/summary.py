@@ -73,7 +73,7 @@ def scored_rows(model: Any, quality: Section) -> list[tuple[str, str, scores.Sco
         if name is None:
             return []
         return [(_ROWS.get(label, label), scores.title(name), own[name], quality["n"]) for label, own in table]
-    board = getattr(inner(model), "leaderboard_", None)
+    board: Any = getattr(inner(model), "leaderboard_", None)
     own = {} if board is None else {row["name"]: row for row in board}
     if ENSEMBLE not in own or not np.isfinite(own[ENSEMBLE]["score"]):
         return []
