@@ -100,3 +100,14 @@ def test_what_covariates_refuse(patients, folder, tmp_path):
     assert "'age' must hold numbers, as when the model was fitted, got 'old'" in refused(*words)
     said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "--labels", patients / "labels.csv")
     assert "the model was fitted without covariates" in said
+
+
+def test_explanations_have_covariates(patients, tmp_path):
+    words = ("explain", patients / "m", patients / "points.parquet", "--covariates-from", patients / "labels.csv")
+    found = json.loads(run(*words, "--contributions", tmp_path / "c.csv", "--json").stdout)["predictions"]
+    assert list(found[0]["contributions"]) == ["x", "y", "age", "sex"]
+    for each in found:
+        assert sum(each["contributions"].values()) == pytest.approx(each["prediction"] - each["reference"])
+    header = (tmp_path / "c.csv").read_text().partition("\n")[0].replace('"', "")
+    assert header == "cluster,prediction,reference,x,y,age,sex"
+    assert "sex" in run(*words, "--id", "c007").stdout
