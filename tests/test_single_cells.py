@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed.bags.labels import points_of_rows
 
+ROOT = Path(__file__).parents[1]
 N_DONORS = 30
 
 
@@ -27,9 +30,9 @@ def adata():
     kind = rng.choice(["T", "B"], len(donor))
     X = rng.normal(size=(len(donor), 3)) + 2.0 * (ill & (kind == "T"))[:, None] * [1, 0, 0]
     age = np.where(donor == 3, np.nan, 40.0 + donor)
-    obs = {"donor": [f"d{i}" for i in donor], "status": np.where(ill, "ill", "well"), "age": age, "kind": kind}
+    obs = {"donor": [f"d{i}" for i in donor], "status": np.where(ill, "ill", "well"), "age": age, "cell_type": kind}
     names = [f"cell{i}" for i in range(len(donor))]
-    frame = pd.DataFrame(obs, index=names).astype({"donor": "category", "kind": "category"})
+    frame = pd.DataFrame(obs, index=names).astype({"donor": "category", "cell_type": "category"})
     made = anndata.AnnData(X, obs=frame, var=pd.DataFrame(index=["a", "b", "c"]))
     made.obsm["X_pca"] = X[:, :2]
     made.obs["height"] = np.bincount(donor, X[:, 0])[donor]
@@ -39,7 +42,7 @@ def adata():
 @pytest.fixture(scope="module")
 def fitted(adata):
     bags, y, table = de.Bags.from_anndata(
-        adata, "donor", rep="X_pca", label="status", covariates=["age"], categorical=["kind"]
+        adata, "donor", rep="X_pca", label="status", covariates=["age"], categorical=["cell_type"]
     )
     model = de.DistributionClassifier("statistics + covariates, linear", random_state=0).fit(bags, y, covariates=table)
     return bags, y, table, model
@@ -139,7 +142,7 @@ def test_backed_files_are_as_objects(adata, tmp_path):
 
     adata.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    options = {"bag": "donor", "categorical": ["kind"], "label": "status", "covariates": ["age"]}
+    options = {"bag": "donor", "categorical": ["cell_type"], "label": "status", "covariates": ["age"]}
     for source in (backed, tmp_path / "cells.h5ad"):
         for got, wanted in zip(
             de.Bags.from_anndata(source, **options), de.Bags.from_anndata(adata, **options), strict=True
@@ -154,10 +157,10 @@ def test_command_line(adata, tmp_path):
     cells = tmp_path / "cells.h5ad"
     adata.write_h5ad(cells)
     run("fit", cells, "--bag", "donor", "--label", "status", "--rep", "X_pca", "--covariates", "age", "--categorical",
-        "kind", "--embedding", "statistics + covariates, linear", "-o", tmp_path / "m", "-q")  # fmt: skip
+        "cell_type", "--embedding", "statistics + covariates, linear", "-o", tmp_path / "m", "-q")  # fmt: skip
     run("predict", tmp_path / "m", cells, "--coverage", 0.9, "-o", tmp_path / "donors.h5ad")
     donors = anndata.read_h5ad(tmp_path / "donors.h5ad")
-    bags, _, table = de.Bags.from_anndata(adata, "donor", rep="X_pca", covariates=["age"], categorical=["kind"])
+    bags, _, table = de.Bags.from_anndata(adata, "donor", rep="X_pca", covariates=["age"], categorical=["cell_type"])
     model = de.load(tmp_path / "m")
     assert list(donors.obs) == ["prediction", "probability_ill", "probability_well", "set"]
     wanted = dict(zip(bags.ids.tolist(), model.predict(bags, covariates=table), strict=True))
@@ -171,6 +174,35 @@ def test_command_line(adata, tmp_path):
     assert_array_equal(explained.X, adata.X)
     assert_allclose(explained.obs.groupby("donor", observed=True)["effect"].mean(), 0, atol=1e-6)
     assert "which is no .h5ad file" in refused("explain", tmp_path / "m", "a.csv", "-o", tmp_path / "e.h5ad")
+
+
+@pytest.mark.filterwarnings("default")  # of few donors
+@pytest.mark.parametrize("language", ["python", "sh"])
+def test_the_first_lines_of_the_guide(adata, tmp_path, monkeypatch, language):
+    import anndata
+
+    text = (ROOT / "docs" / "guide" / "single_cells.md").read_text(encoding="utf-8")
+    first = re.search(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)[1]
+    monkeypatch.chdir(tmp_path)
+    later = adata.obs["donor"].isin([f"d{i}" for i in range(22, N_DONORS)]).to_numpy()
+    adata[~later].write_h5ad("cells.h5ad")
+    adata[later].write_h5ad("new.h5ad")
+    truth = adata[later].obs.groupby("donor", observed=True)["status"].first()
+    if language == "python":
+        names = {}
+        exec(first, names)
+        donors, cells = names["donors"], names["new"]
+        assert set(donors.obs) >= {"age", "set", "group", "oddness_pvalue"}
+    else:
+        for line in first.splitlines():
+            run(*line.split()[1:])
+        donors, cells = anndata.read_h5ad("donors.h5ad"), anndata.read_h5ad("explained.h5ad")
+        assert "<html" in Path("map.html").read_text(encoding="utf-8")[:500]
+    right = donors.obs["prediction"].astype(str) == truth.astype(str).loc[donors.obs_names]
+    assert right.mean() >= 0.75
+    ill = cells.obs[cells.obs["status"] == "ill"]
+    shifted = ill["cell_type"] == "T"
+    assert ill["effect"][shifted].mean() > ill["effect"][~shifted].mean()
 
 
 def test_without_anndata(monkeypatch):
@@ -188,7 +220,7 @@ def test_without_anndata(monkeypatch):
 def test_patpy(adata, layer, embedding):
     tl = pytest.importorskip("patpy.tl")
     method = de.single_cells.DonorRepresentation(
-        "donor", "kind", layer=layer, embedding=embedding, with_types=embedding == "ranks"
+        "donor", "cell_type", layer=layer, embedding=embedding, with_types=embedding == "ranks"
     )
     assert isinstance(method, tl.SampleRepresentationMethod)
     cells = adata.copy()
