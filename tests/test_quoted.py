@@ -11,7 +11,14 @@ import csv
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import distembed as de
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -74,6 +81,21 @@ def test_every_number_of_the_tables_has_its_place(page):
     rows = tables_of_measurements((ROOT / page).read_text(encoding="utf-8"))
     lost = {number: cells[0] for cells in rows for number in NUMBER.findall(cells[-1]) if value(number) not in known}
     assert not lost, "add to results/quoted.csv where these come from, or mend the page"
+
+
+def test_plain_methods_on_the_example_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"means and covariances ([\d.]+), seven quantiles with ridge ([\d.]+)", readme)
+    if shown is None:
+        pytest.skip("README does not compare them")
+    bags, severity = de.datasets.make_cells(300, random_state=0)
+    levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+    moments = np.array([np.r_[bag.mean(axis=0), np.cov(bag.T).ravel()] for bag in bags])
+    quantiles = np.array([np.quantile(bag, levels, axis=0).ravel() for bag in bags])
+    for features, text in zip((moments, quantiles), shown.groups(), strict=True):
+        train, test, y_train, y_test = train_test_split(features, severity, random_state=0)
+        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(train, y_train)
+        assert max(model.score(test, y_test), 0.0) == pytest.approx(float(text), abs=half_a_digit(text))
 
 
 def test_the_page_has_such_a_table():
