@@ -241,7 +241,7 @@ class Explanation:
         for i in range(shown):
             order = np.argsort(-np.abs(self.contributions[i]), kind="stable")[:n]
             cells = [f"{_short(self.column_names[j], 14)} {self.contributions[i, j]:+.2g}" for j in order]
-            name = _short(id_text(self.bags.ids, i), 12)
+            name = _short(id_text(self.bags.ids, i), 18)
             rows.append([name, f"{self.predictions[i]:.4g}", f"{self.reference_of(i):.4g}", *cells])
         return rows
 
