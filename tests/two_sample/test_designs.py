@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import distembed as de
-from distembed.two_sample import factors_test, groups_test
+from distembed.two_sample import factors_test, groups_power, groups_test
 from distembed.two_sample.blocks import shuffles
 from distembed.two_sample.factors import gower
 from distembed.two_sample.whether import with_equal_sizes
@@ -229,3 +229,33 @@ def test_sizes_are_matched_and_small_bags_stay_whole():
 def test_errors_say_what_is_wrong(call, text):
     with pytest.raises(ValueError, match=text.replace("(", r"\(").replace("...*", r"\.\.\..*")):
         call(de.as_bags(np.random.default_rng(0).normal(size=(6, 5, 2))))
+
+
+# ---------------------------------------------------------------------------------------------------------- power
+def pilot(seed, shift, n=60, size=10):
+    rng = np.random.default_rng(seed)
+    return (de.as_bags([rng.normal(rng.normal(m, 0.6), 1, size=(size, 1)) for _ in range(n)]) for m in (0.0, shift))
+
+
+def test_power_of_pilots_is_that_of_studies_in_the_mean():
+    found = np.mean([groups_power(*pilot(s, 0.6), squared, n_bags=[10, 20]).power[:, 0] for s in range(20)], axis=0)
+    true = []
+    for n in (10, 20):
+        studies = (groups_test(*pilot(900 + s, 0.6, n), squared, n_permutations=99, random_state=s) for s in range(80))
+        true.append(np.mean([each.pvalue <= 0.05 for each in studies]))
+    assert_allclose(found, true, atol=0.17)
+
+
+def test_more_points_help_as_far_as_noise_is_in_the_way():
+    noisy = groups_power(*pilot(0, 0.6, size=3), squared, n_bags=[5, 10, 20], points=[1, 10], random_state=0)
+    assert 0.3 < noisy.noise < 0.7  # 1/3 of .36 + 1/3
+    assert (noisy.power[:, 1] >= noisy.power[:, 0]).all()
+    assert (np.diff(noisy.power, axis=0) >= -0.02).all()
+    assert "points x 10" in repr(noisy)
+    assert noisy.to_frame().shape == (3, 2)
+    assert noisy.needed(0.0) == 5
+    assert noisy.needed(1.1) is None
+    nothing = groups_power(*pilot(0, 0.0, n=200), squared, n_bags=[10], difference=0.0, random_state=0)
+    assert_allclose(nothing.power, 0.05, atol=0.02)
+    with pytest.raises(ValueError, match="at least 4 bags of at least 2 points"):
+        groups_power([[0.0, 1.0]] * 3, [[0.0, 1.0]] * 5)
