@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-browser lint format docs linkcheck dist-check review bench bench-table fuzz house soak soak-cluster scale reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test test-browser lint format docs linkcheck dist-check review bench bench-table fuzz house words soak soak-cluster scale reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py --output results/demo.png
@@ -60,6 +60,9 @@ fuzz: $(VENV)/.dev  ## 100,000 mutated model files, opened and asked to predict;
 
 house: $(VENV)/.dev  ## size of each room, and the files between which calls go back and forth
 	$(BIN)/python tools/house.py
+
+words: $(BIN)/python  ## turns of phrase that we avoid, counted in every text that users meet; tools/words.py --list shows them
+	$(BIN)/python tools/words.py
 
 soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags; writes results/soak.md (MINUTES=5 for a look)
 	$(PIP) --group audit

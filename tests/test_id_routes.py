@@ -153,7 +153,7 @@ def test_matrices_and_pages_spell_dates_alike(tmp_path):
     assert '"2013-01-01"' in page
     assert "2013-01-01T00:00" not in page
     assert str(NANO) not in page
-    assert "learned from 12 of these bags" in page
+    assert "12 of these bags were used for training" in page
 
 
 def test_workers_match_dates_of_any_form_and_write_one_spelling(tmp_path, client):

@@ -36,7 +36,7 @@ def said(call):
 def test_a_constant_target_gets_one_word(tune):
     model = de.DistributionRegressor("deviation", **FAST | {"tune": tune})
     found = said(lambda: model.fit(BAGS, np.full(30, 3.0)))
-    text = "y is the same for all bags, so that there is nothing to learn, and the model predicts that number; check"
+    text = "y is the same for all bags, so there is nothing to learn, and the model predicts that number; check"
     assert found == [f"DistributionRegressor: {text} the targets"]
     assert model.predict(BAGS) == pytest.approx(3.0)
     assert said(lambda: model.fit(BAGS, np.column_stack([SPREAD, np.ones(30)])))[0].startswith(
@@ -112,7 +112,7 @@ def test_training_bags_are_not_called_unlike_the_training_bags():
         "HDDEmbedding: the densities of training bags, of mass 1, have another mass on the nodes, off by a quarter and"
     )
     (found,) = said(lambda: embedding.fit(bags))
-    assert found == f"{text} more, so that distances are as far off; use more nodes, or a larger bandwidth"
+    assert found == f"{text} more, so distances are as far off; use more nodes, or a larger bandwidth"
     assert said(lambda: embedding.transform(bags)) == []
     assert said(lambda: de.DistributionRegressor(embedding, **FAST).fit(bags, bags[:, 0, 0])) == [found]
 
@@ -125,7 +125,7 @@ def test_strangers_are_told_once_and_in_the_same_words():
     found = said(lambda: embedding.transform(near + 0.4)) + said(lambda: embedding.transform(near[:7] + 0.5))
     assert len(found) == 2
     assert len(set(found)) == 1
-    assert found[0].startswith("HDDEmbedding: some bags lie where few nodes are, unlike the training bags, so that")
+    assert found[0].startswith("HDDEmbedding: some bags lie where few nodes are, unlike the training bags, so")
 
 
 @pytest.mark.parametrize("command", ["embed", "distances"])
@@ -151,13 +151,13 @@ def apart(n_bags=40, n_dims=12, seed=0):
 
 
 HALVES = np.arange(40) % 2
-REMEDY = "use embedding='auto' or another one, and see that bags have their own targets"
+REMEDY = "use embedding='auto' or another one, and check that y matches the right bags, or collect more"
 
 
 def test_an_embedding_whose_features_are_orthogonal_says_so():
     (found,) = said(lambda: de.GaussianEmbedding(random_state=0).fit(apart()))
     assert found.startswith(
-        "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features"
+        "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so features"
     )
     assert said(lambda: de.GaussianEmbedding(n_landmarks=15, random_state=0).fit(apart())) == [found]
     assert said(lambda: de.GaussianEmbedding("skl", random_state=0).fit(apart())) == []
@@ -171,7 +171,7 @@ def test_a_learner_of_collapsed_features_says_so_once(learner):
     model = learner("bhattacharyya", **FAST | {"tune": 3})
     assert said(lambda: model.fit(apart(), HALVES)) == [f"{learner.__name__}: {fault}; {orthogonal}; {REMEDY}"]
     assert model.search_.gain < 3
-    nothing = "so that nothing can be learned from them"
+    nothing = "so nothing can be learned from them"
     model.set_params(tune=None)
     assert said(lambda: model.fit(apart(), HALVES)) == [f"{learner.__name__}: {orthogonal}, {nothing}; {REMEDY}"]
     same = np.tile(RNG.normal(size=(1, 20, 2)), (40, 1, 1))
@@ -200,7 +200,7 @@ def test_an_ensemble_that_is_no_better_than_a_constant_says_so():
 
 
 def test_random_features_of_rows_that_are_all_orthogonal_or_the_same_say_so():
-    text = "so that nothing can be learned from them; use another embedding"
+    text = "so nothing can be learned from them; use another embedding"
     for rows, word in ((np.eye(20), "orthogonal"), (np.ones((20, 3)), "the same")):
         assert said(lambda: de.RandomFourierFeatures(10, random_state=0).fit(rows)) == [  # noqa: B023
             f"RandomFourierFeatures: the rows of X are all {word}, {text}"

@@ -4,7 +4,7 @@ Bags go in; out come vectors whose dot products are kernels on Jensen-Shannon, H
 distances between the underlying densities, in time linear in the data. Any linear model does the rest.
 
 What the rooms of the package offer in their ``__all__`` is found here too. They are imported when they are first used,
-so that ``import distembed`` and the command line start at once.
+so ``import distembed`` and the command line start at once.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class _Rules:
 
     @property
     def _fitted(self) -> Any:
-        """A copy of the fitted estimator, so that no rule sees what another left behind."""
+        """A copy of the fitted estimator, so no rule sees what another left behind."""
         return copy.deepcopy(self._first[1])
 
     @cached_property

@@ -9,7 +9,7 @@ good the embedding is.
           + \mathrm{tr\,Cov}\, A(\hat q),
 
 and the last two terms are a floor below which no distance comes, even of bags of one density. For squared Hellinger and
-a Gaussian kernel of bandwidth h in l dimensions, Var √p̂ ≈ Var p̂ / (4p) = R / (4 n h^l) with R = (4π)^(-l/2), so that
+a Gaussian kernel of bandwidth h in l dimensions, Var √p̂ ≈ Var p̂ / (4p) = R / (4 n h^l) with R = (4π)^(-l/2), so
 
 .. math:: \mathrm{tr\,Cov}\, A(\hat p) \approx \frac{R\,|S|}{8\, n\, h^l},
 
@@ -96,7 +96,7 @@ def split_half_distances(
 
     *What remains.* Noise is removed, the bias of small bags is not: bags of very unequal sizes still differ in E A.
     Pass a fitted :class:`~distembed.BlockAverage` whose blocks are at most half of the smallest bag to remove both.
-    Where a bag has an odd number of points, one of them, another in each split, is left out, so that halves are equal.
+    Where a bag has an odd number of points, one of them, another in each split, is left out, so halves are equal.
     Points of weight zero count as absent.
 
     *Cost.* 2 ``n_splits`` embeddings of half of the points and one product of (n_bags, n_features) matrices; memory of

@@ -196,7 +196,7 @@ def test_missing_values(tmp_path):
     path = write(tmp_path / "cells.h5ad", X)
     with pytest.raises(ValueError, match=r"missing values .*: 2 in 'h'; pass nan='drop' .* nan='indicator'"):
         Bags.from_anndata(path, "donor")
-    with pytest.raises(ValueError, match=r"bag 2 \(id 'c'\) has missing values in every point, so that nan='drop'"):
+    with pytest.raises(ValueError, match=r"bag 2 \(id 'c'\) has missing values in every point, so nan='drop'"):
         Bags.from_anndata(path, "donor", nan="drop")
     bags = Bags.from_anndata(path, "donor", nan="indicator")
     assert bags.columns == ("g", "h", "k", "h missing")

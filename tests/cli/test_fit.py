@@ -275,5 +275,5 @@ def test_a_handful_of_labels_takes_one_embedding(tmp_path):
     write_table(points, tmp_path / "points.parquet")
     write_table(labels, tmp_path / "labels.csv")
     result = run(*fit_words(tmp_path, tmp_path / "m", "--json"))
-    assert "5 labels are too few to judge many embeddings by; --embedding js is taken" in result.stderr
+    assert "only 5 labelled bags: too few to compare embeddings, using --embedding js" in result.stderr
     assert json.loads(result.stdout)["leaderboard"][0]["name"] == "js, tuned-ridge"

@@ -37,7 +37,7 @@ def test_missing_values_are_counted_by_default(gaps, tmp_path):
     assert "missing values in all: 40 in 'y'; pass --nan drop to leave out such points, or --nan indicator" in said
     write_table({"cluster": ["a", "b"], "x": [1.0, np.nan]}, tmp_path / "t.csv")
     said = refused("embed", tmp_path / "t.csv", "--bag", "cluster", "--nan", "drop")
-    assert "(id 'b') has missing values in every point, so that --nan drop leaves none" in said
+    assert "(id 'b') has missing values in every point, so --nan drop leaves none" in said
 
 
 @pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])

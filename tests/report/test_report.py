@@ -230,7 +230,7 @@ def test_the_calls_that_recognise_bags_do_not_grow_with_them():
 def test_where_no_bag_is_left_nothing_is_judged(tmp_path):
     bags, y = cells()
     page = page_of(tmp_path, fitted(bags, y), bags, y)
-    assert "learned from all of these bags, by their ids, so none is left to judge it by" in page.said
+    assert "used for training (checked by id), so none is left to score the model on" in page.said
     assert "this model" not in re.search(r"How well it predicts(.*?)Which methods|$", page.said)[0]
 
 
@@ -473,6 +473,6 @@ def test_the_command_recognises_training_bags(folder, tmp_path):
     found = json.loads(run(*words, "--groups", "hospital", "-o", tmp_path / "r.html", "--json").stdout)
     assert found == {"command": "report", "output": str(tmp_path / "r.html"), "n_bags": 60, "label": "severity"}
     page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert "learned from all of these bags" in page.said
+    assert "All of these bags were used for training" in page.said
     run("report", folder / "m.distembed", folder / "points.csv", "-o", tmp_path / "plain.html")
     assert "There are no labels" in Page((tmp_path / "plain.html").read_text(encoding="utf-8")).said

@@ -486,7 +486,7 @@ def test_errors_leave_no_temporary_files(tmp_path, monkeypatch):
     assert text == (
         f"{str(files[1])!r}, row 1, column 'x0' (bag 2): a coordinate must be a finite number, got nan; drop that row, "
         "or fill the value in; missing values in all: 1 in 'x0', 1 in 'x1', 1 in 'x2', 1 in 'x3'; pass nan='drop' to "
-        "leave out such points, or nan='indicator' to fill the values in, beside columns that say so"
+        "leave out such points, or nan='indicator' to fill the values in and add indicator columns"
     )
     assert not list(scratch.iterdir())
     small = {"bag": "id", "temp_directory": scratch, "sorted": False, "memory_limit": "1MB"}
@@ -861,7 +861,7 @@ def test_bags_that_lose_all_points_are_named(tmp_path):
     path = tmp_path / "t.parquet"
     write_table({"id": [1, 2, 2, 3], "x": [1.0, np.nan, np.nan, 2.0]}, path)
     said = message(read_bags, path, bag="id", nan="drop")
-    assert said.startswith(f"{str(path)!r}: bag 1 (id 2) has missing values in every point, so that nan='drop' leaves")
+    assert said.startswith(f"{str(path)!r}: bag 1 (id 2) has missing values in every point, so nan='drop' leaves")
     with pytest.raises(
         ValueError, match=r"BagTable\(nan=...\): must be one of 'error', 'drop', 'indicator', got 'mean'"
     ):

@@ -2,7 +2,7 @@
 
 A column of `points` is categorical if `categories` gives it labels; its values are then positions in those labels.
 Inside a `Bags` the labels are a tuple of pairs (column, labels), in order of the columns: it is hashable, compares by
-value and pickles. Labels are text, numbers or booleans, so that files hold them without pickle.
+value and pickles. Labels are text, numbers or booleans, so files hold them without pickle.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ class Bags(FlatBags):
             "other", which is added to them, with a warning; to a model it is a label without any training point, unless
             the training bags had an "other".
         nan : {"error", "drop", "indicator"}, or mapping of column to number
-            What becomes of missing values (NaN, None, null) in `columns`. "error" counts them by column. "drop" leaves
+            How to handle missing values (NaN, None, null) in `columns`. "error" counts them by column. "drop" leaves
             out every point that lacks a value; a bag that loses all its points is an error. "indicator" fills a value
             in by the mean of all present ones of its column, and adds, after all columns, a column ``name missing`` of
             0 and 1 for every column that lacks values; a missing label becomes the label "missing". New bags take the
@@ -441,7 +441,7 @@ class Bags(FlatBags):
             for fluorescence, and scatter stays linear. By default values are linear: gains and logarithmic amplifiers
             that the files state are undone.
         nan : {"error", "drop", "indicator"}, or mapping of column to number
-            What becomes of missing values in points, as in `from_frame`.
+            How to handle missing values in points, as in `from_frame`.
         compensate : {"auto", True, False}, default="auto"
             Whether to undo the spill-over of dyes by the matrix $SPILLOVER (or SPILL) of each file, before all else.
             "auto": where a file has one, of channels that it has; files that were compensated and renamed have not.
@@ -489,7 +489,7 @@ class Bags(FlatBags):
         targets : mapping of id to target, or pandas Series or DataFrame indexed by id
             The ids of these bags, in any order; 7, 7.0 and ``"7"`` are one id, as are a date and its text.
         extra : {"error", "ignore"}
-            What becomes of targets of other ids.
+            How to handle targets of other ids.
 
         Returns
         -------

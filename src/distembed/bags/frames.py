@@ -266,7 +266,7 @@ def _check_column(argument: str, name: Any, names: list[Any]) -> None:
 def encode(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
     """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values.
 
-    A missing label is an error, or NaN, so that its point is left out, or the last of the labels. A label that is not
+    A missing label is an error, or NaN, so its point is left out, or the last of the labels. A label that is not
     among those given is "other".
     """
     where = f"column {name!r}"

@@ -405,7 +405,7 @@ def _present_keys(column: Any, name: Any) -> NDArray[Any]:
 def join_ids(columns: Sequence[Any]) -> NDArray[Any]:
     r"""Return the ids of rows whose bag is named by several columns: their canonical texts, with / between them.
 
-    A / or a \ inside a value has a \ before it, so that two ids are equal only if all values are.
+    A / or a \ inside a value has a \ before it, so two ids are equal only if all values are.
 
     Parameters
     ----------

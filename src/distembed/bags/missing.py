@@ -23,7 +23,7 @@ def remedies(*also: str) -> Message:
     """Return how an error names the choices."""
     return Message(
         "pass ", Argument("nan", "drop"), " to leave out such points, or ", Argument("nan", "indicator"),
-        " to fill the values in, beside columns that say so", *also,
+        " to fill the values in and add indicator columns", *also,
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def settle(parts: Parts, rule: Rule, empty: str = "error") -> Parts:
     rule : {"error", "drop", "indicator"}, or dict of column to fill
         From :func:`~distembed.bags.checks.check_nan`.
     empty : {"error", "allow"}
-        What becomes of a bag that loses all its points.
+        How to handle a bag that loses all its points.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def _drop(parts: Parts, out: NDArray[np.bool_], empty: str) -> Parts:
         more = "" if lost.size == 1 else f" ({lost.size:,} such bags in all)"
         raise ValueError(
             Message(
-                f"{bag_name(int(lost[0]), parts.ids)} has missing values in every point, so that ",
+                f"{bag_name(int(lost[0]), parts.ids)} has missing values in every point, so ",
                 Argument("nan", "drop"), f" leaves none{more}; leave that bag out, or pass ",
                 Argument("nan", "indicator"),
             )

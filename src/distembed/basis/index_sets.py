@@ -16,7 +16,7 @@ so that along each axis every set but the last has exactly the n_j functions tha
 
 No set is found by filtering a grid. Dimension by dimension, every prefix (α_1, ..., α_j) that fits is extended by the
 functions that its remaining budget affords; as function 0 costs nothing, no prefix is in vain, and the cost is at most
-n_dims a function. Budgets are exact integers wherever degrees and powers are, so that nothing is lost or added on
+n_dims a function. Budgets are exact integers wherever degrees and powers are, so nothing is lost or added on
 the boundary by rounding.
 """
 

@@ -4,7 +4,7 @@
 needs when it runs: help and completion load neither NumPy nor scikit-learn. Needs ``pip install 'distembed[cli]'``.
 
 A signal that asks to stop (Ctrl-C, SIGTERM, a terminal that closes) is noted before anything is imported, and raises
-KeyboardInterrupt, so that temporary files go. Libraries make other errors of it: whatever comes of a noted signal ends
+KeyboardInterrupt, so temporary files go. Libraries make other errors of it: whatever comes of a noted signal ends
 as one line and 128 plus its number.
 """
 

@@ -1,4 +1,4 @@
-"""The command ``distembed`` itself: its subcommands, what they show, and what becomes of errors and warnings.
+"""The command ``distembed`` itself: its subcommands, what they show, and how errors and warnings are shown.
 
 Results go to standard output, notes and bars to standard error; bars appear after a second, on terminals alone.
 Elsewhere long work writes a line for each stage and one a minute. rich is imported when something is shown. An error is

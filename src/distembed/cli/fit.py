@@ -317,11 +317,11 @@ def _check_options(asked: opt.Asked) -> None:
 
 
 def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
-    """Take one embedding where bags are too few to tell many apart."""
+    """Use one embedding if there are too few bags to compare many."""
     from ..learners.selection import FEWEST_TO_COMPETE
 
     if n_bags < FEWEST_TO_COMPETE:
-        screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
+        screen.note(f"only {n_bags} labelled bags: too few to compare embeddings, using --embedding js")
         asked.embedding = "js"
         asked.time_limit = None
 

@@ -305,7 +305,7 @@ def table_options(remembered: str = "") -> Function:
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
         @click.option(
             "--nan", type=click.Choice(["error", "drop", "indicator"]),
-            help="What becomes of points that lack values: refused, left out, or filled in beside columns that say so."
+            help="Missing values: raise an error, drop the points, or impute with indicator columns."
             + (usual or " [default: error]"),
         )  # fmt: skip
         @click.option("--rep", metavar="KEY", help=f"Of .h5ad files: coordinates from obsm.{usual or ' [default: X]'}")
@@ -357,7 +357,7 @@ def note_left_out(table: BagTable, screen: Screen) -> None:
 
 
 def table_facts(table: BagTable, options: TableOptions) -> dict[str, Any]:
-    """What a model remembers of its table, so that new ones are read alike."""
+    """What a model remembers of its table, so new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
     more: dict[str, Any] = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep}
     more |= {name: getattr(options, name) for name in ("layer", "cofactor", "compensate")}
@@ -428,12 +428,12 @@ def covariates_from(usual: str, *also: str) -> Function:
 
 
 def join(unknown: str) -> Function:
-    """What becomes of bags without label and labels without bag."""
+    """Options for bags without a label and labels without a bag."""
     drop = click.Choice(["error", "drop"])
     ignore = click.Choice(["error", "warn", "ignore"])
     return _combine(
-        click.option("--missing", type=drop, default="error", help="What becomes of a bag without a label."),
-        click.option("--unknown", type=ignore, default=unknown, help="What becomes of a label without a bag."),
+        click.option("--missing", type=drop, default="error", help="How to handle a bag without a label."),
+        click.option("--unknown", type=ignore, default=unknown, help="How to handle a label without a bag."),
     )
 
 

@@ -1,6 +1,6 @@
 """More than one machine: fits, predictions and embeddings of tables by a cluster of Dask workers.
 
-Every task is a pure function of a part of the table, so that Dask may run it anywhere, and again when a worker is lost.
+Every task is a pure function of a part of the table, so Dask may run it anywhere, and again when a worker is lost.
 What comes back is the learner that one machine fits.
 
 =================== ================================================================================================

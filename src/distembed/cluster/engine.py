@@ -122,7 +122,7 @@ def lazily(work: Callable[..., Any], *args: Any, where: str = "", key: str | Non
 
 
 class Graph:
-    """Tasks that are sent to the scheduler together, so that it knows which results are needed next.
+    """Tasks that are sent to the scheduler together, so it knows which results are needed next.
 
     Parameters
     ----------

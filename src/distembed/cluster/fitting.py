@@ -77,7 +77,7 @@ def fit(
     client : distributed.Client, optional
         Who works; by default the current one.
     missing, unknown : str
-        What becomes of bags without label and labels without bag, see :func:`distembed.tables.join`.
+        How to handle bags without a label and labels without a bag, see :func:`distembed.tables.join`.
     groups : mapping of id to group, optional
         Bags of one group are held out together in the search for settings.
     sample_weight : mapping of id to weight, optional
@@ -402,7 +402,7 @@ def _sums(
 
 
 def _chain(graph: Graph, part: int, totals: Sequence[Any]) -> Any:
-    """Sums that join one after the other, so that a worker has two of them at a time, and few wait for others."""
+    """Sums that join one after the other, so a worker has two of them at a time, and few wait for others."""
     so_far = totals[0]
     for each in totals[1:]:
         so_far = graph.add("join", part, Total.join, so_far, each)

@@ -1,7 +1,7 @@
 """Sums over the bags of parts of a table, as workers keep, send and join them.
 
 Of the symmetric D × D matrix G of :class:`~distembed.models.normal_equations.NormalEquations` one triangle says all,
-so that is all that is kept: D (D + 1) / 2 numbers, column after column, as BLAS packs them. Joining makes new sums and
+so is all that is kept: D (D + 1) / 2 numbers, column after column, as BLAS packs them. Joining makes new sums and
 leaves both that it joins as they are, because a task may be run again.
 """
 

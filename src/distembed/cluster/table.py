@@ -127,7 +127,7 @@ class ClusterTable:
         client : distributed.Client, optional
             Who works.
         stages : Stages, optional
-            Hear of parts that are done.
+            Receives progress, one step per part.
         """
         graph = Graph(client_for(client, "ClusterTable.survey"), self.describe)
         stages.begin("surveying parts", len(self.parts))

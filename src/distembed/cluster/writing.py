@@ -1,7 +1,7 @@
 """Predictions and vectors of all bags of a table, written by workers as Parquet, one file per part of the table.
 
 A bag that is cut by parts is in the file of the first part that holds some of it. A file is there whole or not at all,
-and the same whoever writes it, so that a task that is run again does no harm.
+and the same whoever writes it, so a task that is run again does no harm.
 """
 
 from __future__ import annotations

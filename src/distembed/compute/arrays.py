@@ -6,7 +6,7 @@ the first are each one large matrix product for all bags, where bags first would
 
 NumPy's float32 sine is vectorised, at 2 ns a value, and in float32 no polynomial in NumPy is faster. Its float64 sine
 takes 16 ns. There both come from one reduction and two polynomials instead, in 5 ns each. With r the angle in turns,
-less the nearest integer, so that |r| <= 1/2 and half the angle is πr modulo π,
+less the nearest integer, so |r| <= 1/2 and half the angle is πr modulo π,
 
     sin = 2 sin(πr) cos(πr),    cos = 1 - 2 sin²(πr),
 
@@ -35,7 +35,7 @@ _SLAB = 2**23
 class Scratch:
     """Memory for intermediate results that is used again for every chunk.
 
-    Fresh arrays of some hundred kilobytes come as untouched pages, and the system's work on those takes longer than
+    Fresh arrays of a few hundred kilobytes come as untouched pages, and the system's work on those takes longer than
     the arithmetic. Here they are cut from slabs so large that NumPy asks for huge pages. One scratch serves one thread.
 
     Examples

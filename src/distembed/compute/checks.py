@@ -122,8 +122,8 @@ def in_pieces(n: float) -> Iterator[None]:
 def wants_numba(owner: object, engine: Any, work: float) -> bool:
     """Whether compiled code is to be used: asked for, or ``"auto"``, numba installed and the work large.
 
-    Work is large from 3e8 values on where the code was compiled before, so that it is loaded from disk in half a
-    second, and else from 3e9 on: it takes some ten seconds to compile, in which NumPy does the work of less.
+    Work is large from 3e8 values on where the code was compiled before, so it is loaded from disk in half a
+    second, and else from 3e9 on: it takes about ten seconds to compile, in which NumPy does the work of less.
 
     Parameters
     ----------

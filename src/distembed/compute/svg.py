@@ -1,6 +1,6 @@
 """Small pictures as SVG inside of HTML: sparklines in notebooks and charts in reports.
 
-Colours are classes of a style sheet, or the colour of the text around, so that light and dark pages both have them. All
+Colours are classes of a style sheet, or the colour of the text around, so light and dark pages both have them. All
 text is escaped.
 """
 

@@ -422,7 +422,7 @@ def for_density(
         name = owner if isinstance(owner, str) else type(owner).__name__
         raise ValueError(
             f"{name}: points must have at most {MAX_DIMS} dimensions for a density, got {bags.n_dims:,}; its error "
-            f"falls as n^(-2/{bags.n_dims + 4:,}), so that to halve it takes 2^{bags.n_dims // 2 + 2:,} times as many "
+            f"falls as n^(-2/{bags.n_dims + 4:,}), so to halve it takes 2^{bags.n_dims // 2 + 2:,} times as many "
             "points; look at few dimensions at a time with Marginals, reduce them first, or use 'mmd' or 'deviation'"
         )
     margins = density.smooths == "margins"

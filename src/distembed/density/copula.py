@@ -132,7 +132,7 @@ class Margin:
 def margins_for(bandwidth: tuple[float, ...]) -> tuple[Margin, ...]:
     """The margins of all dimensions, kept: every bag asks for those of the same bandwidth.
 
-    Kept by the whole bandwidth, not by its parts, so that any number of dimensions fits.
+    Kept by the whole bandwidth, not by its parts, so any number of dimensions fits.
 
     Examples
     --------

@@ -9,7 +9,7 @@ smooth as much as a kernel of bandwidth h, which is how ``bins=None`` follows th
 
 Two ways to compute it:
 
-- on a grid, the value at a node is the mean of the histogram over the node's own cell, so that the mass on the nodes is
+- on a grid, the value at a node is the mean of the histogram over the node's own cell, so the mass on the nodes is
   one whether or not bins and cells fit each other, and exactly the histogram where they do. O(n_points + n_nodes).
 - at scattered nodes the histogram itself, in any dimension: only boxes that hold a node are ever looked at, however
   many there are. O((n_points + n_nodes) n_dims), and a search of each point among the boxes.
@@ -71,7 +71,7 @@ def overlaps(n_nodes: int, n_bins: int) -> Array:
 class Boxes:
     """The boxes that hold given nodes, and a search for the box of any point among them.
 
-    Boxes are numbered dimension by dimension, each time only those that hold a node, so that there may be any number of
+    Boxes are numbered dimension by dimension, each time only those that hold a node, so there may be any number of
     dimensions.
 
     Parameters
@@ -276,7 +276,7 @@ class Histogram(Density):
                 )
             elif self.bins is not None and sizes != nodes.shape:
                 fault = (
-                    f"a grid of {nodes.shape} nodes is no multiple of {bins} bins, so that nodes mix neighbouring "
+                    f"a grid of {nodes.shape} nodes is no multiple of {bins} bins, so nodes mix neighbouring "
                     f"bins; choose {grid}"
                 )
         if fault:

@@ -4,14 +4,14 @@ With a product of Gaussians of bandwidth h_j and point weights w_i of sum one,
 
 .. math:: \hat p(u) = \sum_i w_i \prod_j K_{h_j}(u_j, x_{ij}).
 
-Boundaries, one per dimension: ``"reflect"`` adds the mirror images of every point in both faces, so that no mass leaks
+Boundaries, one per dimension: ``"reflect"`` adds the mirror images of every point in both faces, so no mass leaks
 out of the cube; ``"periodic"`` wraps around; ``"none"`` is the plain Gaussian, which leaks.
 
 Two ways to compute it, the same estimate up to binning error:
 
 - on a grid (one to three dimensions): linear binning of the points, then one smoothing matrix per dimension.
   O(n_points + n_cells), the cells shared by all points. Linear binning widens the kernel by δ²/6 (δ the width of a
-  bin), which is taken off h² again, so that bins as wide as the bandwidth cost less than one per cent.
+  bin), which is taken off h² again, so bins as wide as the bandwidth cost less than one per cent.
 - directly at scattered nodes, any dimension: O(n_points n_nodes), the paper's recipe.
 """
 
@@ -237,7 +237,7 @@ class KernelProducts:
     .. math:: K_h(u, x) = \sum_k e^{-π² k² h² / 2} φ_k(u) φ_k(x),
 
     of which 2.8/h terms are left in double precision. So a dimension is one matrix product, not several exponentials a
-    pair: some twenty times as fast. Its values are exact to 1e-14 of the largest; for bandwidths so narrow that there
+    pair: about twenty times as fast. Its values are exact to 1e-14 of the largest; for bandwidths so narrow that there
     would be more than 256 terms, images are added up instead.
 
     Parameters
@@ -372,7 +372,7 @@ class KDE(Density):
         For all dimensions, or one per dimension.
     per_bag : bool, default=False
         Whether a bandwidth *rule* is applied to every bag by itself instead of once over the training bags. Bags of
-        different spread then have different smoothing bias, so that distances between them are less comparable.
+        different spread then have different smoothing bias, so distances between them are less comparable.
 
     Examples
     --------

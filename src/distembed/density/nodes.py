@@ -733,7 +733,7 @@ def warn_if_mass_is_off(
         warnings.warn(
             Message(
                 f"{owner}: the densities of training bags, of mass 1, have another mass on the nodes, off by a quarter "
-                "and more, so that distances are as far off; use ",
+                "and more, so distances are as far off; use ",
                 *(() if drawn else (Argument("nodes", "importance"), ", which puts nodes where the points are, or ")),
                 "more nodes, or a larger ",
                 Argument("bandwidth"),

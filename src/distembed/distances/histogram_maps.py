@@ -20,7 +20,7 @@ kernel                            k(x, y)                   spectrum κ(λ)     
 Maps, with their order n:
 
 - ``"vedaldi"``: the spectrum at 0, ±L, ..., ±nL, that is the trapezoidal rule for μ with step L: 2n + 1 features a
-  value. The sampled signature has the period 2π/L, so that a small L loses the tail of the spectrum and a large one
+  value. The sampled signature has the period 2π/L, so a small L loses the tail of the spectrum and a large one
   repeats the kernel too early. :func:`best_period` finds the L with the least worst error.
 - ``"gauss"``: Gauss quadrature for μ, 2n features a value: the lambdas of :class:`~distembed.HDDEmbedding`.
 - ``"none"``: the values themselves, for ``"l2"``.

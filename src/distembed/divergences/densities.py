@@ -109,7 +109,7 @@ def plugin(
     -----
     *Cost.* Quadratic in the number N of bags. With K nodes: N² K / 2 evaluations of κ, some 20 ns each. Besides, at
     shared nodes, N densities, as an embedding has them; for pairs, N² K values of densities, each of which takes a
-    kernel density estimate as many kernels as the bag has points, so that 100 bags of 1,000 points take minutes where a
+    kernel density estimate as many kernels as the bag has points, so 100 bags of 1,000 points take minutes where a
     mixture takes seconds. Memory beyond the result: some megabytes per thread, and for pairs N K points.
 
     *Accuracy.* The integral is exact up to its nodes: for pairs of bags the standard error is below κ(1, 0) / √(2k)
@@ -117,7 +117,7 @@ def plugin(
     the density estimates. Their noise adds to every distance, the more the smaller the bags, see
     :func:`distembed.sizes.noise_floor`, and their smoothing takes away from it.
 
-    *Richardson's extrapolation.* Smoothing by h shrinks squared distances by about c h², so that 2 d²(h) - d²(√2 h) is
+    *Richardson's extrapolation.* Smoothing by h shrinks squared distances by about c h², so 2 d²(h) - d²(√2 h) is
     free of it to that order. It has more noise, and so wants a wider bandwidth: with ``bandwidth_scale=2``, errors of
     the kernel of the median sigma were a tenth to a half smaller than without both, for betas and mixtures of two of
     them, one and two dimensions, 300 and 3,000 points. It costs two matrices, and the result need not be a squared

@@ -4,7 +4,7 @@ A bag's fit has the weighted mean m of its points and the covariance
 
 .. math:: Σ = (1 - r) S + r (W + r B),
 
-where S is the weighted covariance of its points about m (divided by their mass, so that copies of points change
+where S is the weighted covariance of its points about m (divided by their mass, so copies of points change
 nothing), W the mean of S over the training bags, B the covariance of their m, and r a small share ``reg``. So one
 point, equal points and constant coordinates have a fit too, and an invertible affine map of the space changes no
 divergence that densities alone decide.
@@ -137,7 +137,7 @@ def eliminate(matrices: Array, gaps: Array, least: float) -> tuple[Array, Array]
 
     Notes
     -----
-    The matrices stand last, so that each step is one operation on all of them: for few dimensions that is many times
+    The matrices stand last, so each step is one operation on all of them: for few dimensions that is many times
     faster than a call of LAPACK for each matrix.
 
     Examples
@@ -369,7 +369,7 @@ def gaussian(
     Notes
     -----
     *Fits.* Weighted mean and covariance (1 - r) S + r (W + r B), with the bag's own covariance S (divided by n, not
-    n - 1, so that copies of points change nothing), the mean W of S over the bags of ``reference``, and the
+    n - 1, so copies of points change nothing), the mean W of S over the bags of ``reference``, and the
     covariance B of their means. So bags of one point, equal points and constant coordinates have finite values. A
     coordinate that never changes has variance r. Values depend on those bags through W and B, by about r.
 

@@ -287,10 +287,10 @@ def js_entropy(
     and not of q. No probabilities score better than the true ones, so for a bandwidth that is given the expectation is
     at most the truth: smoothing and noise of the densities both lower it, and two bags of one distribution are a little
     below zero. Hence the rule for densities, ``"likelihood"``, and not ``"distance"``, which is for integrals such as
-    :func:`~distembed.divergences.plugin` where the two errors have opposite signs. No integral is taken here, so that
+    :func:`~distembed.divergences.plugin` where the two errors have opposite signs. No integral is taken here, so
     any number of dimensions is open; but kernels need many points in more than three.
 
-    *Where a density underflows* it counts as the smallest normal number, so that every estimate is finite (without
+    *Where a density underflows* it counts as the smallest normal number, so every estimate is finite (without
     boundaries, of densities in units of the kernel's peak: units of the points do not matter). A point far from
     the rest of its own bag and near another bag can still make an estimate very negative.
 

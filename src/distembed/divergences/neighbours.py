@@ -3,7 +3,7 @@ r"""Divergences between bags from distances to nearest neighbours, without any d
 For point i of bag p, ρ is the distance to its k-th neighbour among the other n - 1 points of p, and ν that to its k-th
 neighbour among the m points of q. Then k / ((n-1) c ρ^d) and k / (m c ν^d), with c the volume of the unit ball,
 estimate p and q at that point. Neither converges for fixed k, but (n-1) c ρ^d p and m c ν^d q tend to independent
-Gamma(k) variables, so that the bias of the mean over a bag is a known constant:
+Gamma(k) variables, so the bias of the mean over a bag is a known constant:
 
 .. math::
 
@@ -13,7 +13,7 @@ Gamma(k) variables, so that the bias of the mean over a bag is a known constant:
     \int p^2 &= \frac1n \sum_i \frac{k-1}{(n-1) c ρ_i^d}, \qquad \int pq = \frac1n \sum_i \frac{k-1}{m c ν_i^d}.
 
 All points of all bags of X are looked up in one bag of Y at a time, and sums over bags are one reduction: no loop over
-pairs. Sums are taken of logarithms, so that nothing overflows on the way.
+pairs. Sums are taken of logarithms, so nothing overflows on the way.
 """
 
 from __future__ import annotations

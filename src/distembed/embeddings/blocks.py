@@ -123,7 +123,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     """Cut each bag into ⌈n / block_size⌉ random blocks of exactly ``block_size`` points; smaller bags are one block.
 
     Every point is used. Where n is no multiple, the last block is filled up with points of the first ones, none of
-    which it holds already, so that by itself it is a random subset like all others.
+    which it holds already, so by itself it is a random subset like all others.
 
     Parameters
     ----------
@@ -168,13 +168,12 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
 
 @storable(block_size_="b")
 class BlockAverage(BagEmbedding):
-    r"""Average an embedding over blocks of equal size, so that the sizes of bags don't leak into their features.
+    r"""Average an embedding over blocks of equal size, so the sizes of bags don't leak into their features.
 
     Parameters
     ----------
     embedding : estimator
-        Any embedding of bags, or a pipeline that ends in one. A clone is fitted on the blocks of the training bags, so
-        that bandwidth rules see bags of m points.
+        Any embedding of bags, or a pipeline that ends in one. A clone is fitted on the blocks of the training bags, so bandwidth rules see bags of m points.
     block_size : int or "auto", default="auto"
         m, points of a block. ``"auto"``: the size of the smallest training bag, but at least 10.
     random_state : int, RandomState or None, default=0

@@ -1,6 +1,6 @@
 """Which embeddings there are, and what each is good for: a catalogue by name.
 
-A model that works with one embedding works with all of them, so that to compare is to change one word::
+A model that works with one embedding works with all of them, so to compare is to change one word::
 
     model = make_pipeline(UnitCube(), embeddings.get("js"), RandomFourierFeatures(), Ridge())
     model = make_pipeline(UnitCube(), embeddings.get("mmd"), RandomFourierFeatures(), Ridge())
@@ -137,7 +137,7 @@ def forget(name: str) -> None:
 def family(methods: Callable[[], Sequence[Method]]) -> Callable[[], Sequence[Method]]:
     """Let the methods that a function returns be found by name, whenever it is asked: a decorator.
 
-    One for each distance, say, so that a new distance is an embedding too.
+    One for each distance, say, so a new distance is an embedding too.
     """
     _CATALOGUE.sources.append(methods)
     return methods

@@ -1,4 +1,4 @@
-r"""Cells: what categorical columns make of bags, so that points with both kinds of columns have one density.
+r"""Cells: what categorical columns make of bags, so points with both kinds of columns have one density.
 
 A point (c, x) has a cell c, one label of every categorical column, and continuous coordinates x. Under the counting
 measure on the K cells times the volume of the cube, a bag's density is

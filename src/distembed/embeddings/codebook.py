@@ -189,7 +189,7 @@ class NearestWord:
 
     Notes
     -----
-    Cost: a matrix product of n_points n_dims n_words in float32 and two passes over its result, which is made some
+    Cost: a matrix product of n_points n_dims n_words in float32 and two passes over its result, which is made a few
     thousand points at a time. Points nearly as far from a second word cost a look at all words in float64: 1 % of them
     in 64 dimensions, fewer in few.
 

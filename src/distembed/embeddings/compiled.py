@@ -4,7 +4,7 @@ Needs numba, the extra ``distembed[fast]``; :mod:`distembed.embeddings.hdd` uses
 are those of :mod:`distembed.density`, :mod:`distembed.distances.lambdas` and :mod:`distembed.basis`, which judge it in
 the tests. What makes it fast:
 
-- *Bags are lanes.* Up to 48 bags go through all stages together, their number the last axis of every array, so that the
+- *Bags are lanes.* Up to 48 bags go through all stages together, their number the last axis of every array, so the
   inner loops are contiguous and free of branches, and nothing leaves the cache between binning and projection.
 - *Powers by polynomials.* log2 p = exponent + polynomial of the mantissa; p^(iλ) turns by λ log p, reduced to half a
   turn, of which sine and cosine are short polynomials. All of it vectorises, to within a few units in the last place.
@@ -162,13 +162,13 @@ def _contract(source: Any, target: Any, values: Any, shapes: Any, after: int) ->
 def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, parts: Any) -> Any:
     """The cell below each coordinate and the part of the way to the next; returns how many are outside [0, 1].
 
-    Sizes and bounds repeat themselves with the dimensions, so that all coordinates go through one plain loop.
+    Sizes and bounds repeat themselves with the dimensions, so all coordinates go through one plain loop.
     """
     zero = half - half
     one = half + half
     outside = 0
     for i in range(x.size):
-        inside = x[i] if x[i] > zero else zero  # NaN too, so that no cell is outside the grid
+        inside = x[i] if x[i] > zero else zero  # NaN too, so no cell is outside the grid
         inside = inside if inside < one else one
         outside += inside != x[i]
         position = min(max(inside * sizes[i] - half, lows[i]), tops[i])
@@ -285,7 +285,7 @@ def _histograms(
     """Bin bags from ``first`` to ``last``, smoothed along the last axis; returns how many coordinates are outside.
 
     ``grid`` is (b_1, ..., b_{l-1}, g_l, lanes), flat. Some bags at a time, each with cells of its own that lie
-    together, so that they stay in the nearest cache.
+    together, so they stay in the nearest cache.
     """
     _, shapes, matrix = smoothing
     x, offsets, masses = points

@@ -605,7 +605,7 @@ class DensityEmbedding(Additive):
         missed = float(_misses(masses, seeing).mean())
         if self.nodes_.n_nodes >= FEW_NODES and missed > max(STRANGERS, self._usual):
             warnings.warn(
-                f"{type(self).__name__}: some bags lie where few nodes are, unlike the training bags, so that their "
+                f"{type(self).__name__}: some bags lie where few nodes are, unlike the training bags, so their "
                 "features mean little; fit on bags like them too",
                 UserWarning,
                 stacklevel=6,  # transform is wrapped twice, for set_output

@@ -147,7 +147,7 @@ class GaussianEmbedding(BagEmbedding):
     kernel : {"bhattacharyya", "product:<rho>", "skl"}, default="bhattacharyya"
         Of the fits p and q:
 
-        - ``"bhattacharyya"``: ∫ √(pq), so that squared distances of features are twice Hellinger's;
+        - ``"bhattacharyya"``: ∫ √(pq), so squared distances of features are twice Hellinger's;
         - ``"product:<rho>"``: the probability product kernel ∫ p^ρ q^ρ, e.g. ``"product:1"``; see ``normalize``,
           and ρ <= 1000;
         - ``"skl"``: exp(-(KL(p, q) + KL(q, p)) / (2 σ²)).
@@ -162,7 +162,7 @@ class GaussianEmbedding(BagEmbedding):
         σ of ``"skl"`` in [1e-6, 1e6], ignored by others. ``"median"``: the median of √(KL + KL) over pairs of 200
         training bags.
     normalize : bool, default=True
-        Whether ``"product:<rho>"`` is divided by √(∫ p^2ρ ∫ q^2ρ), so that k(p, p) = 1 and units do not matter. Without
+        Whether ``"product:<rho>"`` is divided by √(∫ p^2ρ ∫ q^2ρ), so k(p, p) = 1 and units do not matter. Without
         it narrow bags have much longer features than wide ones, by powers of their volume, and units in which features
         are no floats are refused. For ρ = 1/2 it makes no difference.
     random_state : int, RandomState or None, default=None
@@ -302,7 +302,7 @@ class GaussianEmbedding(BagEmbedding):
         if self._kind != "product" and len(few) >= SOME_BAGS and np.median(values.max(axis=1)) < LEAST_OVERLAP:
             warnings.warn(
                 Message(
-                    "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features of "
+                    "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so features of "
                     "different bags are orthogonal and tell nothing of them; raise ",
                     Argument("reg"),
                     ", use ",

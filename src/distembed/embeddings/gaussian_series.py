@@ -6,7 +6,7 @@ On a torus of lengths L_j the kernel exp(-\|\|x - y\|\|²/(2σ²)), wrapped arou
 
 Each cosine is cos·cos + sin·sin, so products over dimensions of 1, √2 cos and √2 sin, times the roots of the c_k, are
 features whose dot products are the wrapped kernel, exactly when all are taken. The c_k fall as a Gaussian: few are
-needed. Frequencies are multiples of one, so that the waves of a point come from one sine and one cosine a dimension by
+needed. Frequencies are multiples of one, so the waves of a point come from one sine and one cosine a dimension by
 rotations, and the means of all products over a bag are one matrix product of two tables.
 """
 
@@ -139,7 +139,7 @@ def choose_waves(steps: Array, n_components: int) -> tuple[Array, Array, float]:
     Returns
     -------
     waves : ndarray of shape (n_features, n_dims) of int
-        As in :class:`FourierSeries`. The cosines and sines of one frequency stay together, so that the kernel they make
+        As in :class:`FourierSeries`. The cosines and sines of one frequency stay together, so the kernel they make
         depends on differences of points alone.
     amplitudes : ndarray of shape (n_features,)
     captured : float
@@ -258,7 +258,7 @@ class SeriesMeans:
         out *= scale
 
     def _strips(self, n_blocks: int, length: int) -> Iterator[slice]:
-        """Blocks to take at a time, so that neither tables nor products grow large."""
+        """Blocks to take at a time, so neither tables nor products grow large."""
         product = self._n_left * self._n_last * self.dtype.itemsize
         step = max(1, _STRIP_BYTES // max(product, length * self.bytes_per_point))
         return (slice(i, i + step) for i in range(0, n_blocks, step))

@@ -130,7 +130,7 @@ class HDDEmbedding(DensityEmbedding):
         dimensions.
     engine : {"auto", "numpy", "numba"}, default="auto"
         ``"numba"`` runs compiled code, some three times as fast (five in float64), for kernel density estimates on
-        a grid; it needs the extra ``distembed[fast]``, and some ten seconds to compile when it is first used on a
+        a grid; it needs the extra ``distembed[fast]``, and about ten seconds to compile when it is first used on a
         machine. ``"auto"`` takes it for work that NumPy would need more than a second for, or ten where nothing is
         compiled yet. Both compute the same to rounding in float64, and to some 1e-5 in float32 (1e-4 for tv).
     n_jobs : int or None, default=None

@@ -35,7 +35,7 @@ from .sketches import Additive
 def number_cells(points: Array, bins: Sequence[int]) -> Array:
     """Number of the cell of each point, ndarray of shape (n_points,) of int, the last dimension fastest.
 
-    A coordinate x is in bin ⌊bx⌋ of b, computed in float64, so that float32 points are in the bins of their values; 1
+    A coordinate x is in bin ⌊bx⌋ of b, computed in float64, so float32 points are in the bins of their values; 1
     is in the last bin.
 
     Examples
@@ -168,7 +168,7 @@ class HistogramEmbedding(MappedShares):
         Bins along each dimension, of equal width.
     map : {"vedaldi", "gauss", "none"}, default="vedaldi"
         The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`. ``"gauss"`` is better on bags of
-        some hundred points, for ``"js"`` and ``"tv"`` of thousands too; ``"vedaldi"`` has the smaller worst error.
+        a few hundred points, for ``"js"`` and ``"tv"`` of thousands too; ``"vedaldi"`` has the smaller worst error.
     order : int, optional
         Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a cell.
     n_jobs : int or None, default=None

@@ -67,7 +67,7 @@ class LandmarkEmbedding(BagEmbedding):
 
     Notes
     -----
-    A feature is δ_k(B) = min \|x - z\| / √K over the points x of the bag and z of landmark k, so that squared distances
+    A feature is δ_k(B) = min \|x - z\| / √K over the points x of the bag and z of landmark k, so squared distances
     of rows are means over landmarks, in squared units of the points. Columns of different units should be scaled first,
     for instance by :class:`~distembed.Standardize`; learners do it.
 

@@ -8,7 +8,7 @@ space (single coordinates, pairs of coordinates, or random directions) and an em
 squared distances add over the parts. The paper's scene experiment is this sum over 512 coordinates.
 
 Cost: K times that of one embedding, linear in bags and points. The columns of the parts are copied a few at a time out
-of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions. Bandwidth rules
+of one chunk of bags, so the working set does not grow with the number of bags or of dimensions. Bandwidth rules
 for densities of single columns are applied to all columns at once, by :mod:`distembed.density.bandwidth`. The features
 of a few bags of one column are written by the stages of its embedding themselves: what else ``transform`` does would
 take as long as the arithmetic.
@@ -56,7 +56,7 @@ _LINE_BYTES = 64  # columns are copied a cache line of each point at a time: mem
 
 
 def transpose_copy(points: Array) -> Array:
-    """A C-contiguous copy of the transpose, made a few points at a time, so that every cache line is read once.
+    """A C-contiguous copy of the transpose, made a few points at a time, so every cache line is read once.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class Marginals(Additive):
     number of projections: those in all directions determine a density (Cramér and Wold).
 
     *Cost.* ``fit`` copies one column (or pair) of all points at a time, ``transform`` a few columns of a chunk of bags,
-    64 MB together or those of one bag, so that 4,000 bags of 700 points in 512 dimensions need little memory beyond
+    64 MB together or those of one bag, so 4,000 bags of 700 points in 512 dimensions need little memory beyond
     points and features.
 
     References

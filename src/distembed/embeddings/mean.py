@@ -120,7 +120,7 @@ class MeanEmbedding(Additive):
     still right to exp(-8) in the worst case (MMD² to 7e-4); others are refused, with the bag and the value.
 
     *Memory:* the result and a working set of a few megabytes a thread. For ``"features"``, ``fit`` looks for the median
-    of each coordinate, some 40 bytes per point: angles are taken relative to it, so that a far training point costs the
+    of each coordinate, some 40 bytes per point: angles are taken relative to it, so a far training point costs the
     others no digits.
 
     References

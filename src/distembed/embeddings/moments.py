@@ -92,7 +92,7 @@ class MomentEmbedding(Additive):
         - ``"covariance"``: the means m and the covariance matrix C, its upper triangle row by row, entries off the
           diagonal times √2.
     scale : bool, default=False
-        Whether coordinates are standardised first, by m₀ and s₀, so that their units don't matter. ``"d3"`` does not
+        Whether coordinates are standardised first, by m₀ and s₀, so their units don't matter. ``"d3"`` does not
         depend on it. A coordinate that is constant in training is only centred.
     n_jobs : int or None, default=None
         Threads. None: as many as BLAS may use, which is one inside a parallel worker.
@@ -119,7 +119,7 @@ class MomentEmbedding(Additive):
     distance, is from the paper's abstract and introduction. The formula is derived here, not read there; normalisations
     that may follow it are left to the pipeline (``sklearn.preprocessing.Normalizer``).
 
-    *Training points.* Each counts the same, so that a large bag counts more than a small one. With weights, a bag
+    *Training points.* Each counts the same, so a large bag counts more than a small one. With weights, a bag
     counts as many times as it has points of positive weight, and its weights divide that among them.
 
     *Variances* are divided by the sum of the weights, not by n - 1: a bag of one point has deviation 0.

@@ -1,4 +1,4 @@
-r"""Sketches: what a bag comes to before its row is made, so that pieces of a bag can be looked at apart.
+r"""Sketches: what a bag comes to before its row is made, so pieces of a bag can be looked at apart.
 
 Many embeddings see a bag through means of some statistics t over its points, with weights w,
 
@@ -131,7 +131,7 @@ class Additive(BagEmbedding):
     """Base of embeddings that see a bag through means of statistics over its points.
 
     By default features are these statistics: rows of a union of bags are means of their rows. Others say by
-    :meth:`_statistics` and :meth:`_from_statistics` what the means are, and what becomes of them.
+    :meth:`_statistics` and :meth:`_from_statistics` what the means are, and how they become features.
     """
 
     _n_features_out: int

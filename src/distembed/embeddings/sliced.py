@@ -170,7 +170,7 @@ def project_and_sort(group: Group, sizes: Array, directions: Array) -> tuple[Arr
     shares : ndarray of shape (n_group, n_directions, longest), or None
         Weights in the order of the values.
     middles : ndarray of shape (n_group, n_directions, 1)
-        What was subtracted: sums of the rest are small, so that a large offset costs no digits.
+        What was subtracted: sums of the rest are small, so a large offset costs no digits.
     """
     values = np.matmul(directions, group.points.swapaxes(1, 2))
     present = None if group.present is None else group.present[:, None, :]

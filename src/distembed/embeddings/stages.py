@@ -406,7 +406,7 @@ def _distinct(keys: Array) -> tuple[Array, Array]:
 
 
 def blocks_of(bags: Bags) -> tuple[int, Array, Array, Array]:
-    """Cut bags into blocks of one length, so that few points are filled up and blocks are few.
+    """Cut bags into blocks of one length, so few points are filled up and blocks are few.
 
     Returns
     -------

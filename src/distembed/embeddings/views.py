@@ -89,7 +89,7 @@ class Views(BagEmbedding):
 
     Notes
     -----
-    Features of view v are divided by its spread and multiplied by √w_v, so that the linear kernel of a row is the
+    Features of view v are divided by its spread and multiplied by √w_v, so the linear kernel of a row is the
     weighted sum of the views' linear kernels. A learner with random features takes the sum of their RBF kernels, each
     with its own sigma and symmetries; :class:`~distembed.RandomFourierFeatures` behind it in a pipeline takes their
     product, exp(-Σ_v w_v d_v² / (2σ²)).

@@ -11,7 +11,7 @@ cells have a derivative in closed form. *Single quantiles* do not: what a point 
 left out. *Everything else* goes by groups of near points, each left out in turn: A - A without the group, times
 (1 - W) / W for a group of weight W.
 
-*Cost*: one row for each point, or some forty rows of the whole bag.
+*Cost*: one row for each point, or about forty rows of the whole bag.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState, dtyp
 
 
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
-    """Rows that one thread takes at a time: equal chunks, in fours, so that no thread waits long for another's last.
+    """Rows that one thread takes at a time: equal chunks, in fours, so no thread waits long for another's last.
 
     They do not depend on the number of threads, and so nor does the last bit of a feature.
 
@@ -225,7 +225,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         word, wholly = collapsed(X)
         if wholly:
             warnings.warn(
-                f"RandomFourierFeatures: the rows of X are all {word}, so that nothing can be learned from them; use "
+                f"RandomFourierFeatures: the rows of X are all {word}, so nothing can be learned from them; use "
                 "another embedding",
                 UserWarning,
                 stacklevel=2,

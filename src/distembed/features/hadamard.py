@@ -19,7 +19,7 @@ The mean square error at equal numbers of frequencies is the same for both lengt
 is smaller than 32; rows are padded with zeros, which costs no accuracy: what lowers the variance is that the angles of
 a block are coordinates in an orthogonal basis, however many of the row's own are zero.
 
-**Transforms as matrix products.** H of size s is a Kronecker product of small ones, H_16 for every four bits, so that a
+**Transforms as matrix products.** H of size s is a Kronecker product of small ones, H_16 for every four bits, so a
 transform is one product with each along one axis of a tensor. Each product also moves its axis to the other end,
 which costs BLAS nothing: on columns (axes, rows) they go round to (rows, axes), and back. All are single products of
 16 x 16 by 16 x n, at 0.18 ns a value and bit (float32, one core at 95 Gflop/s); a butterfly in NumPy takes 2.5 ns.

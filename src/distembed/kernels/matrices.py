@@ -172,7 +172,7 @@ def psd(K: Any, method: str = "clip") -> Array:
     K : array-like of shape (n_bags, n_bags)
         Symmetric up to rounding.
     method : {"clip", "flip", "shift", "square"}, default="clip"
-        What becomes of an eigenvalue λ:
+        How to change an eigenvalue λ:
 
         - ``"clip"``: max(λ, 0), the nearest positive semidefinite matrix in Frobenius norm;
         - ``"flip"``: abs(λ);
@@ -187,8 +187,8 @@ def psd(K: Any, method: str = "clip") -> Array:
 
     Notes
     -----
-    Cost: the eigenvectors, about 10 n_bags³ operations. The training matrix alone does not tell what becomes of the
-    rows of new bags: see :class:`PSDRepair`.
+    Cost: the eigenvectors, about 10 n_bags³ operations. The training matrix alone does not determine how rows of new
+    bags change: see :class:`PSDRepair`.
 
     References
     ----------
@@ -325,7 +325,7 @@ class PSDRepair(_MatrixTransformer):
     Parameters
     ----------
     method : {"clip", "flip", "shift", "square"}, default="clip"
-        What becomes of negative eigenvalues, see :func:`psd`.
+        How to handle negative eigenvalues, see :func:`psd`.
 
     Attributes
     ----------

@@ -142,7 +142,7 @@ def check_labels(where: str, name: str, values: Any, n_bags: int) -> Array:
 def sample_batches(batches: Iterable[Batch], most: int, rng: np.random.RandomState | None, where: str) -> Batch:
     """Draw at most this many bags of positive weight, evenly from all batches, in their order.
 
-    The number of bags is not known before the last batch, so that :func:`~distembed.models.folds.sample_rows` can't
+    The number of bags is not known before the last batch, so :func:`~distembed.models.folds.sample_rows` can't
     draw them: every bag gets a random key, and those of the smallest keys stay.
 
     Parameters

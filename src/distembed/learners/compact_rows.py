@@ -6,8 +6,8 @@ A bag is compared with others by means of bounded functions over its points:
     φ \in \{\sqrt 2 \cos π m u_j, \; [u_j < τ], \; [u_j > 1 - τ], \; 2 \cos π u_j \cos π u_l, \; [x_j = \text{label}]\},
 
 where u_j is the rank of column j among all training points, from 0 to 1. So units are irrelevant, the first
-frequencies see shifts and spreads, higher ones see lumps inside of the same range, and pairs see columns that hang
-together. Means over points are unbiased whatever n is, and a bag drawn like the training bags has
+frequencies see shifts and spreads, higher ones see lumps inside of the same range, and pairs see columns that are
+correlated. Means over points are unbiased whatever n is, and a bag drawn like the training bags has
 
 .. math:: E t_k = μ_k + β_k \log n, \qquad Var \, t_k = a_k + c_k / n,
 

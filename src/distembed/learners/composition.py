@@ -2,7 +2,7 @@ r"""What bags are made of, where the same points come again: the share of each d
 
     bags -> distinct points of training -> √ share of each, and of all others -> rows
 
-An alloy is made of some ten elements, a basket of some hundred goods, and a point that is described by whole numbers
+An alloy is made of about ten elements, a basket of a few hundred goods, and a point that is described by whole numbers
 has few values. Where all bags draw their points from one short list, the shares are all that there is to know of a bag,
 and means and quantiles of columns blur them: whether a trace of one element is there is lost among the others.
 

@@ -112,7 +112,7 @@ def conformal_quantile(scores: Any, coverage: float, groups: Any = None) -> Arra
 
 
 def coverage_of(owner: object, coverage: Any) -> Fraction:
-    """The coverage as a fraction: 0.55 is 55/100, so that 0.55 of 100 is 55 and not a little more."""
+    """The coverage as a fraction: 0.55 is 55/100, so 0.55 of 100 is 55 and not a little more."""
     remedy = "0.9 means nine of ten"
     return Fraction(repr(check_number(owner, "coverage", coverage, low=0, high=1, inclusive="neither", remedy=remedy)))
 
@@ -534,7 +534,7 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
 
     *Limits.* The estimator sees only its share of the bags. Below ⌈c / (1 - c)⌉ calibration bags (9 for 0.9, 19 for
     0.95, 99 for 0.99), or groups, or bags of a label, intervals are infinite, and a warning says so. Several outputs
-    are covered each by itself; for all m at once take a coverage of 1 - (1 - c)/m. Ends are rounded outwards, so that a
+    are covered each by itself; for all m at once take a coverage of 1 - (1 - c)/m. Ends are rounded outwards, so a
     truth at the very end is inside.
 
     *Cost*: one fit, predictions for the calibration bags, a sort.

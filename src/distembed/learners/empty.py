@@ -231,7 +231,7 @@ def drop_empty(owner: Any, batch: Batch, targets: Numbers | Classes) -> Batch:
         lost = np.delete(targets.classes, np.unique(batch.y[filled]))
         if len(lost):
             raise ValueError(
-                f"{name}: class {lost.tolist()[0]!r} has empty bags alone, so that no points can be like it; leave "
+                f"{name}: class {lost.tolist()[0]!r} has empty bags alone, so no points can be like it; leave "
                 "these bags out, or join the class with another"
             )
     return batch.take(filled)

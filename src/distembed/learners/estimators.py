@@ -1075,7 +1075,7 @@ class DistributionRegressor(RegressorMixin, Learner):
     Parameters
     ----------
     embedding : str, estimator or list, default="auto"
-        What becomes of bags before heads see them.
+        How bags are turned into vectors.
 
         - ``"auto"``: many views and heads compete on held-out bags, and a weighted mean of the best is kept, see
           :mod:`distembed.learners.selection`.
@@ -1122,14 +1122,14 @@ class DistributionRegressor(RegressorMixin, Learner):
     symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
         Maps of points that change no target: predictions for a bag and its images are then the same. Names and objects,
         see :class:`~distembed.Symmetries`, are for ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"`` and ``"l2"``; they
-        act in the unit cube, so that points are mirrored at the centre of the scaler's box: give
+        act in the unit cube, so points are mirrored at the centre of the scaler's box: give
         ``UnitCube(bounds=(-a, a))`` for a centre of zero. Functions of points are for any embedding.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
         Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
     missing_targets : {"error", "drop"}, default="error"
-        What becomes of bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
+        How to handle bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
         they are left out wherever the model learns, with a warning that counts and names them.
 
     Attributes
@@ -1353,7 +1353,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     Parameters
     ----------
     embedding : str, estimator or list, default="auto"
-        What becomes of bags before heads see them.
+        How bags are turned into vectors.
 
         - ``"auto"``: many views and heads compete on held-out bags, and a weighted mean of the best is kept, see
           :mod:`distembed.learners.selection`.
@@ -1395,7 +1395,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
     Cs : sequence of float
         Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
-        divided by their root mean squared distance from the mean, so that units do not matter.
+        divided by their root mean squared distance from the mean, so units do not matter.
     exhaustive : bool, default=False
         Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
@@ -1415,7 +1415,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     n_jobs : int or None, default=None
         Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
     missing_targets : {"error", "drop"}, default="error"
-        What becomes of bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
+        How to handle bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
         they are left out wherever the model learns, with a warning that counts and names them.
 
     Attributes

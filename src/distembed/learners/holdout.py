@@ -91,7 +91,7 @@ def choose_test(y: Array, classes: bool, groups: Array | None, share: float | No
 def choose_calibration(n_bags: int, groups: Array | None, share: float | None, coverage: float, seed: Any) -> Mask:
     """Which bags calibrate intervals: a share of all bags, or of all groups, drawn evenly, and enough of them.
 
-    The promise is for bags that come as these have come, so that classes are not balanced here.
+    The promise is for bags that come as these have come, so classes are not balanced here.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Holdout:
         groups : ndarray of shape (n_held_out,), optional
             Bags of one group err together.
         stages : Stages
-            Hear of bags.
+            Receives progress, one step per bag.
         """
         start = perf_counter()
         found = []

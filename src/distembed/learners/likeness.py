@@ -154,7 +154,7 @@ class Reference:
 
     Notes
     -----
-    Of many bags at most 1,000 are kept, drawn at random, and fewer if there are more than some hundred features, so
+    Of many bags at most 1,000 are kept, drawn at random, and fewer if there are more than a few hundred features, so
     this is not more than some 100 kB. Points of a bag beyond 5,000 are thinned out.
 
     Examples

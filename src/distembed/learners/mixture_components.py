@@ -85,7 +85,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         points: criteria differ by units of L.
     reg : float, default=1e-3
         Least variance of a component in any direction, as a share of the bag's in that direction, in [1e-8, 1]: 3 % of
-        a deviation, which tells some thirty components in a row apart. Without it a component on a few points in a row
+        a deviation, which tells about thirty components in a row apart. Without it a component on a few points in a row
         has an infinite likelihood; the smaller it is, the more such components AIC finds. ``"bayes"`` has its prior
         instead.
     random_state : int, RandomState or None, default=None

@@ -163,9 +163,9 @@ class Model:
         batch : Batch
             Other bags, any number of them, with coded targets.
         stages : Stages
-            Hear of members, or of bags where there is one member.
+            Receives progress, one step per member, or per bag if there is one member.
         clock : Clock, optional
-            Told the seconds of embedding and learning, where there is one member.
+            Receives the seconds of embedding and learning, where there is one member.
 
         Notes
         -----

@@ -69,7 +69,7 @@ def point_values(
     outputs : ndarray of int of shape (n_bags,)
         Which output is explained, of each bag.
     stages : Stages
-        Hear of bags.
+        Receives progress, one step per bag.
     """
     values = np.empty(bags.n_points)
     errors = np.empty(bags.n_points)

@@ -1,4 +1,4 @@
-r"""A race of candidates on some of the bags, so that those that cannot win need not be judged on all.
+r"""A race of candidates on some of the bags, so those that cannot win need not be judged on all.
 
     candidates -> heat on few bags -> those within reach of the best -> heat on more -> ... -> judged on all bags
 

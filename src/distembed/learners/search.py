@@ -5,12 +5,12 @@ r"""The search for bandwidth, sigma and penalty: successive halving, in which fe
 
 All pairs of bandwidth and sigma are judged on a small part of the bags; those that may be better than the best by an
 amount that matters are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of
-the number of bags, so that it is the last few that cost.
+the number of bags, so it is the last few that cost.
 
 The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have,
 because their noise depends on the setting. Classes are regressed on as columns of 0 and 1. In the end another setting
 than the one nearest to the rules is taken only if its predictions are better by more than half a standard error of the
-difference: errors on some hundred bags differ by chance, and the rules are a good guess.
+difference: errors on a few hundred bags differ by chance, and the rules are a good guess.
 
 A Cholesky factorisation for each penalty looks wasteful, but the tridiagonal form that would serve all takes as long
 as ten of them at 2,667 bags, while a walk downhill along the penalties looks at three or four.
@@ -255,7 +255,7 @@ def features_of(
 class Kernels:
     """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
 
-    Frequencies are drawn from the seed alone, so that settings differ by themselves; ``drawn`` keeps them from one
+    Frequencies are drawn from the seed alone, so settings differ by themselves; ``drawn`` keeps them from one
     bandwidth to the next. With a group, kernels are averaged over it.
     """
 
@@ -320,7 +320,7 @@ class Kernels:
 class Judge:
     """Errors of kernels on held-out bags, for penalties in increasing order.
 
-    Targets are divided by their deviation, so that several count alike.
+    Targets are divided by their deviation, so several count alike.
     """
 
     def __init__(

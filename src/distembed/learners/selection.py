@@ -3,7 +3,7 @@ r"""Members by competition: many candidates, judged on the same held-out bags, a
     bags -> views (scaler, embedding -> features) -> heads on each view -> predictions for held-out bags
          -> greedy selection with replacement -> weights of the candidates
 
-No embedding wins on all tables: means do where classes are shifted, covariances where columns hang together, densities
+No embedding wins on all tables: means do where classes are shifted, covariances where columns are correlated, densities
 where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
 view and a head that suits it, all are judged on the same folds, and :mod:`distembed.learners.stacking` weighs them.
 
@@ -75,7 +75,7 @@ def choose_members(
     rng : RandomState
         Draws folds, bags to judge on, and what embeddings and heads draw.
     stages : Stages
-        Hear of candidates.
+        Receives progress, one step per candidate.
     grows : bool, default=False
         Whether the model is to learn from batches that follow, and the bags at hand only choose it.
     """
@@ -207,7 +207,7 @@ class _Track:
     n_repeats : int
         How often they are drawn.
     stages : Stages
-        Hear of views and candidates.
+        Receives progress, one step per view, then per candidate.
     n_jobs : int or None
         Threads.
     """

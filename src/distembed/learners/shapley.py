@@ -327,7 +327,7 @@ def contributions(
     outputs : ndarray of int of shape (n_bags,)
         Which output is explained, of each bag.
     stages : Stages
-        Hear of bags.
+        Receives progress, one step per bag.
     """
     plan = game.plan
     d = len(game.columns)

@@ -331,7 +331,7 @@ def warn_if_constant(owner: object, y: Array, stacklevel: int = 2) -> None:
     if len(rows) > 1 and (rows == rows[0]).all(axis=0).any():
         which = "y" if y.ndim == 1 else "an output of y"
         warnings.warn(
-            f"{type(owner).__name__}: {which} is the same for all bags, so that there is nothing to learn, and the "
+            f"{type(owner).__name__}: {which} is the same for all bags, so there is nothing to learn, and the "
             "model predicts that number; check the targets",
             UserWarning,
             stacklevel=stacklevel + 1,
@@ -411,7 +411,7 @@ def check_rare(where: str, classes: Array, codes: Array, how: str | int) -> None
     if rarest < 2:
         raise ValueError(
             f"{where}: every class must have at least two bags, got {rarest} of {name!r}; add bags of it, leave it "
-            "out, or name one embedding, with tune=None, so that none is held out"
+            "out, or name one embedding, with tune=None, so none is held out"
         )
     if isinstance(how, int) and rarest < how:
         warnings.warn(

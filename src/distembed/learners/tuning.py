@@ -91,7 +91,7 @@ def tune_member(
     rng : RandomState
         Draws held-out bags, and what embeddings, features and heads draw.
     stages : Stages
-        Hear of settings, and of bags that are learned from.
+        Receives progress, over settings and over bags that are learned from.
     grows : bool, default=False
         Whether batches follow, and the bags at hand only choose.
     """
@@ -186,11 +186,11 @@ def _warn_if_useless(owner: Any, found: Search | None, word: str, wholly: bool) 
         why = f"; {share}" if word else ""
         fault = f"held-out bags are predicted no better than by a constant (search_){why}" if useless else ""
     else:
-        fault = f"{share}, so that nothing can be learned from them" if wholly else ""
+        fault = f"{share}, so nothing can be learned from them" if wholly else ""
     if fault:
         said = f"{type(owner).__name__}: {fault}; use "
         other = Argument("embedding", "auto")
-        remedy = " or another one, and see that bags have their own targets"
+        remedy = " or another one, and check that y matches the right bags, or collect more"
         warnings.warn(Message(said, other, remedy), UserWarning, stacklevel=5)
 
 

@@ -126,7 +126,7 @@ class Ranges(NamedTuple):
         Root mean squared distance from it.
     low, high : ndarray of shape (n_features,)
         Features of new bags are clipped to this range: that of the training bags and a quarter of it on either side. A
-        column that is nearly constant in training has a tiny deviation, so that a new bag can lie a hundred deviations
+        column that is nearly constant in training has a tiny deviation, so a new bag can lie a hundred deviations
         away from everything that heads have seen. No fold shows that, since views are fitted to all training bags.
     """
 
@@ -247,11 +247,11 @@ class BagRows:
     scaled : Bags or EmbeddedBags
         Scaled.
     clock : Clock, optional
-        Told the seconds of embedding and random features, and those between pieces as of the linear model.
+        Receives the seconds of embedding and random features, and those between pieces as of the linear model.
     training : bool, default=False
-        Whether these are training bags, of which there are no warnings: fitting the embedding already issued them.
+        Whether these are training bags. No warnings for them: fitting the embedding already issued them.
     stages : Stages
-        Hear of bags.
+        Receives progress, one step per bag.
     """
 
     values_at_once = 2**24  # features

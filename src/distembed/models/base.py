@@ -1,6 +1,6 @@
 r"""Heads: from rows of features to predictions, and to predictions for rows that they did not see.
 
-Every head has the same few methods, so that whoever combines, keeps, streams or asks heads need not know which one it
+Every head has the same few methods, so whoever combines, keeps, streams or asks heads need not know which one it
 is. Targets are numbers of shape (n_rows, n_outputs), or codes 0, ..., k - 1 of classes with ``n_classes=k``; then
 predictions are probabilities.
 

@@ -5,7 +5,7 @@ were held out makes them so,
 
 .. math:: p = \mathrm{softmax}(s A + b),
 
-for two classes Platt's sigmoid (1999). A and b minimise the weighted log loss, so that probabilities are right on
+for two classes Platt's sigmoid (1999). A and b minimise the weighted log loss, so probabilities are right on
 average for classes as frequent as in training, or, if bags of a class weigh more, as heavy as they are. The likeliest
 class is then the best guess at these weights, which the largest score is not where classes are unequal.
 
@@ -82,7 +82,7 @@ def calibrate(
     Returns
     -------
     model : Softmax
-        Of scores as they are; penalties are for scores of deviation one, so that their unit does not matter.
+        Of scores as they are; penalties are for scores of deviation one, so their unit does not matter.
     held_out : ndarray of shape (n_bags, n_classes)
         Probabilities for bags of such regressions that did not see them.
 

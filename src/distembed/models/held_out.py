@@ -472,7 +472,7 @@ def softmax_regression(
     Notes
     -----
     L-BFGS in coordinates in which the Hessian is nearly the identity where columns are orthogonal: each is divided by
-    √(Σ w x_j² (1 - 1/k) / k + 1/C). That takes some ten to thirty steps of 4 n_rows n_features n_classes operations.
+    √(Σ w x_j² (1 - 1/k) / k + 1/C). That takes about ten to thirty steps of 4 n_rows n_features n_classes operations.
 
     Examples
     --------

@@ -6,7 +6,7 @@ With weights w_i, means z̄ and ȳ and their sum W, the coefficients that minimi
 
 :class:`NormalEquations` sums G and B over batches. A batch is centred by its own mean, and joins the others through one
 more row, √(W W' / (W + W')) (z̄' - z̄) (Chan, Golub and LeVeque 1983), in the same matrix product. Nothing large is ever
-subtracted, so that offsets cost no digits, whichever batch comes first. Products of float32 rows may be made in
+subtracted, so offsets cost no digits, whichever batch comes first. Products of float32 rows may be made in
 float32, block by block, and are added up in float64: the error is that of the rounding of the rows, or little more.
 
 :class:`Rows` keeps the rows, which is less where they are fewer than features: b = Zᵀ (K + αI)⁻¹ t for rows Z and

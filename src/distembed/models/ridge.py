@@ -98,7 +98,7 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     With α = 0 directions that no training row has count as known. With n = tr H the σ² is NaN.
 
-    *Precision.* All sums are in float64, float32 rows included, about means, so that offsets cost no digits; products
+    *Precision.* All sums are in float64, float32 rows included, about means, so offsets cost no digits; products
     in float32 would take half the time and were off by 7e-4 in coefficients at small alphas. G has the squared
     condition of the rows: an alpha below 1e-13 of its largest eigenvalue is as good as zero. From batches, σ² is a
     difference of sums of squares, and has no digits where residuals are below 1e-7 of the targets.

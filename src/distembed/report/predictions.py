@@ -79,26 +79,26 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
         )
     salt = getattr(learner, "trained_salt_", 0)
     found = _are_known(bags.ids, salt, known)
-    which = "by their ids"
+    which = "checked by id"
     others = np.flatnonzero(~found)
     few = canonical_text(bags.ids[others[:: max(1, -(-others.size // _FEW))]]).tolist()
     for what, change in OTHER_FORMS if few else ():
         if 2 * _are_known(list(map(change, few)), salt, known).sum() >= len(few):
             texts = canonical_text(bags.ids[others]).tolist()
             found[others] = _are_known(list(map(change, texts)), salt, known)
-            which = f"by their ids, many of which differ from those of the fit in {what}"
+            which = f"checked by id; many ids differ from those of the fit in {what}"
             break
     n = int(found.sum())
     left = int((~found).sum())
     if not n:
-        return found, "The model has learned from none of these bags, by their ids."
+        return found, "None of these bags was used for training (checked by id)."
     if not left:
         return found, (
-            f"The model has learned from all of these bags, {which}, so none is left to judge it by: no scores are "
+            f"All of these bags were used for training ({which}), so none is left to score the model on: no scores are "
             "shown, and the predictions below look better than those for new bags."
         )
     return found, (
-        f"The model has learned from {n:,} of these bags, {which}: they are marked, and do not count in scores."
+        f"{n:,} of these bags were used for training ({which}): they are marked, and do not count in scores."
     )
 
 

@@ -84,7 +84,7 @@ def write(
     ...     de.report.write(model, bags, y, f"{folder}/report.html")
     ...     with open(f"{folder}/report.html", encoding="utf-8") as file:
     ...         text = file.read()
-    >>> "The model has learned from 40 of these bags" in text
+    >>> "40 of these bags were used for training" in text
     True
     """
     template = open_template("report.html")

@@ -17,7 +17,7 @@ rule, .859 if peaks alone decide, and .833 by ranks everywhere.
 Values that occur many times, such as zero counts, are spread over the gap to their neighbours, half way to either side:
 an atom needs a place, and no map can widen it.
 
-The rule was measured on columns that are functions of a Gaussian one, so that Hellinger distances are known: 60 bags of
+The rule was measured on columns that are functions of a Gaussian one, so Hellinger distances are known: 60 bags of
 2,000 points, squared correlation of ``HDDEmbedding("hellinger", n_basis=20)`` with them over all pairs
 (``experiments/column_maps.py``).
 

@@ -433,7 +433,7 @@ class SharedCube(UnitCube):
     Parameters
     ----------
     columns : tuple of int or "all", default=()
-        Columns that share the smallest box that holds them all, so that to swap them changes no length.
+        Columns that share the smallest box that holds them all, so to swap them changes no length.
     margin : float, default=0.05
         As of :class:`~distembed.UnitCube`.
 

@@ -81,7 +81,7 @@ class BagTable:
     decimal : {".", ","}
         The decimal sign of numbers in CSV.
     nan : {"error", "drop", "indicator"}, or mapping of column to number
-        What becomes of missing coordinates, as in :meth:`distembed.Bags.from_frame`. "indicator" costs a pass over all
+        How to handle missing coordinates, as in :meth:`distembed.Bags.from_frame`. "indicator" costs a pass over all
         points when the table is opened.
     categorical : sequence of str, or mapping of str to sequence of labels, optional
         Columns that hold labels; they are coordinates, whether `columns` names them or not. A pass over them when the
@@ -96,7 +96,7 @@ class BagTable:
     columns : tuple of str
         Names of the coordinates, those that say where values are missing last.
     nan : str or dict of str to float
-        What becomes of missing coordinates: "error", "drop", or the fills by column. New tables are read alike by it.
+        How missing coordinates are handled: "error", "drop", or the fills by column. New tables are read alike by it.
     file_columns : tuple of str
         Names of the columns that hold them: one, where lists of whole points stand in it.
     categorical : dict of str to tuple

@@ -110,7 +110,7 @@ def read_labels(
         and 01 are two classes. Unless it is True, text of which most words are numbers is an error that names the
         others.
     missing : {"error", "drop"}
-        What becomes of rows without a label; in CSV, NA and the like are none.
+        How to handle rows without a label; in CSV, NA, NULL and similar text are missing labels.
 
     Returns
     -------
@@ -237,9 +237,9 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     labels : LabelTable or mapping of id to label
         From `read_labels`.
     missing : {"error", "drop"}
-        What becomes of a bag without a label.
+        How to handle a bag without a label.
     unknown : {"warn", "error", "ignore"}
-        What becomes of a label without a bag: an id without points. Batches by batches, ignore them.
+        How to handle a label without a bag: an id without points. Batches by batches, ignore them.
 
     Returns
     -------

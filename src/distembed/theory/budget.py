@@ -9,7 +9,7 @@ K = exp(-d²/(2σ²)) over pairs of bags is that stage's error. Only two links h
 the noise of points is extrapolated from halves of bags, the smoothing from wider bandwidths. The table comes with
 advice: the largest stage and the parameters that reduce it.
 
-Cost: κ over all pairs of bags and all nodes, some ten times, which is why few bags are taken.
+Cost: κ over all pairs of bags and all nodes, about ten times, which is why few bags are taken.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ErrorBudget:
         ``"random features"``; without those that the embedding does not have.
     total : float
         Root mean square of the sum of all errors. Biases of opposite sign cancel in it (points make bags look far
-        apart, smoothing makes them look near), so that it may be less than a stage.
+        apart, smoothing makes them look near), so it may be less than a stage.
     density : float
         The same of points and bandwidth alone.
     sigma : float
@@ -225,13 +225,13 @@ def error_budget(
     With ``MonteCarlo`` nodes the basis is not orthonormal: squared distances come out too large by about
     \|V\| / n_nodes of themselves, and more functions make it worse. ``nodes`` is charged with that, as the difference
     to the same functions made orthonormal on the nodes; what these miss is ``basis``. Twice as many random nodes have
-    errors of their own, so that ``nodes`` is some fifth too large there.
+    errors of their own, so ``nodes`` is some fifth too large there.
 
     *Advice.* Of 23 known culprits (bandwidth, nodes, lambdas, basis, random features; grids, Sobol and Monte Carlo
     nodes; one to five dimensions) following it reduced the true error in more than nine of ten
     (``tests/theory/test_budget.py``). A knob with half the error of points comes before more data.
 
-    *Cost.* κ over n_bags²/2 pairs and all nodes, some ten times; five embeddings of the bags at two or three
+    *Cost.* κ over n_bags²/2 pairs and all nodes, about ten times; five embeddings of the bags at two or three
     bandwidths; n_components frequencies. Five seconds for 50 bags of 2,500 points in the plane. Where nodes are many
     (three dimensions), fewer bags are taken, but at least six. Memory: densities of all bags taken on the finer nodes.
 
@@ -291,7 +291,7 @@ def _check(bags: Bags, owner: str) -> None:
     if bags.sizes.min() < 2:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
-            "error_budget(bags=...): every bag must have at least 2 points of positive weight, so that it has halves, "
+            "error_budget(bags=...): every bag must have at least 2 points of positive weight, so it has halves, "
             f"got {bags.sizes[i]} in {bags.name_of(i)}; leave that bag out"
         )
     check_in_cube(owner, bags)

@@ -101,7 +101,7 @@ class TestResult:
     n_permutations : int
         Permutations in ``null``; fewer than asked for if there are no more.
     exhaustive : bool
-        Whether these are all distinct permutations, so that the p-value has no randomness.
+        Whether these are all distinct permutations, so the p-value has no randomness.
     null : ndarray of shape (n_permutations,)
         Statistics of the permutations.
     divergence : str

@@ -7,7 +7,7 @@ are
 - of a linear embedding, squared norms of the rows of V Z, Z being the features of the points;
 - of density estimates on a grid, ∫ κ(p̂, q̂) with p̂ of the smaller part and q̂ = (N p̂_pool - n p̂) / m;
 - of neighbours, sums over lists that are made once;
-- of other embeddings, distances of the rows of all parts, embedded some hundred at a time;
+- of other embeddings, distances of the rows of all parts, embedded a few hundred at a time;
 - of anything else, one comparison of two bags per split.
 """
 

@@ -74,8 +74,7 @@ def which_coordinates(
     Notes
     -----
     *Adjusted p-values* are Westfall and Young's step-down max-T. Statistics are first brought to comparable units:
-    minus their mean, over their deviation, of all permutations and the observed one. Permutations move whole points, so
-    that the dependence of coordinates is accounted for: many copies of one coordinate cost nothing.
+    minus their mean, over their deviation, of all permutations and the observed one. Permutations move whole points, so the dependence of coordinates is accounted for: many copies of one coordinate cost nothing.
 
     *Error.* If no coordinate differs, the chance of an adjusted p-value of at most α is at most α, exactly. If some
     differ, the same holds for the others where they have the same joint distribution in x and y, not only the same
@@ -165,7 +164,7 @@ def which_regions(
     Notes
     -----
     *Cells* depend on the pooled points alone, each bag of a group counting the same. Clusters are those of standardised
-    coordinates, so that units do not matter; they have the points nearest to their centres, and surround what is dense.
+    coordinates, so units do not matter; they have the points nearest to their centres, and surround what is dense.
     Another ``random_state`` may give others.
 
     *Statistic.* The difference of shares, for groups of the mean shares of bags, divided by the deviation that

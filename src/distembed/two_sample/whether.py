@@ -98,7 +98,7 @@ def bags_test(
     linear embeddings      N features and 2 B N n_features operations: MeanEmbedding, MomentEmbedding("mean"),
                            L2Embedding(method="points"), also behind UnitCube
     ``"js"`` ...           a search for the bandwidth, and B densities of the smaller bag on a grid of K nodes, 64 to
-                           some thousand, with as many values of κ
+                           a few thousand, with as many values of κ
     ``"knn:kl"`` ...       one search for some 10 k neighbours of each point, and 10 k B N comparisons; as anything else
                            with copies among the points, or if the smaller bag has less than some 5 % of more than
                            500 points
