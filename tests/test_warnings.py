@@ -156,9 +156,7 @@ REMEDY = "use embedding='auto' or another one, and check that y matches the righ
 
 def test_an_embedding_whose_features_are_orthogonal_says_so():
     (found,) = said(lambda: de.GaussianEmbedding(random_state=0).fit(apart()))
-    assert found.startswith(
-        "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so features"
-    )
+    assert found.startswith("GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so features")
     assert said(lambda: de.GaussianEmbedding(n_landmarks=15, random_state=0).fit(apart())) == [found]
     assert said(lambda: de.GaussianEmbedding("skl", random_state=0).fit(apart())) == []
     assert said(lambda: de.GaussianEmbedding(random_state=0).fit(BAGS)) == []

@@ -3,8 +3,8 @@
     python tools/words.py [--list] [--only NAME] [folder or file ...]
 
 Reads prose of README, CONTRIBUTING and docs, comments and docstrings of the gallery, templates of the report, and all
-docstrings and strings with a blank in the package: help of commands, progress, warnings, errors. Code and comments of the
-package are left out. A thermometer: a phrase has uses that are right, so nothing fails by its count, except phrases
+docstrings and strings with a blank in the package: help of commands, progress, warnings, errors. Code and comments of
+the package are left out. A thermometer: a phrase has uses that are right, so nothing fails by its count, except phrases
 marked ``banned``, which a test keeps at zero. The changelog is history and is not read.
 """
 
@@ -59,7 +59,7 @@ TICS = (
     Tic("so that", "so that", '"so", or "to" with a verb'),
     Tic("of which", "of which", "two sentences, or whose"),
     Tic("so many", "so many", '"n", "this many", "as many"'),
-    Tic("is no", r"(?<!there\s)(?:is|are|was|were) no(?! longer| more| less| fewer| \w+er than| smaller)", '"is not a"'),
+    Tic("is no", r"(?<!there\s)(?:is|are|was|were) no(?! longer| more| less| fewer| \w+er than| smaller)", "is not a"),
     Tic("The same", "The same", "a sentence about this object", opens_docstring=True),
     Tic("tell", "tells?|told|telling", "show, report, distinguish, identify"),
     Tic("say", "says?|said|saying", "show, report, state, name"),
@@ -122,8 +122,7 @@ def read_python(path: Path, comments: bool = False) -> Iterator[Text]:
             parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
             yield Text(path, node.lineno, "".join(map(str, parts)))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in seen:
-            if " " in node.value.strip():
-                yield Text(path, node.lineno, node.value)
+            yield Text(path, node.lineno, node.value if " " in node.value.strip() else "")
     if comments:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:

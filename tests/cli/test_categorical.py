@@ -121,7 +121,7 @@ def test_fits_standardize_labels_where_the_embedding_takes_numbers(folder, tmp_p
     assert found["scores"]["accuracy"]["value"] > 0.9
     assert run("predict", tmp_path / "m", folder / "points.parquet").stdout.count("\n") == 41
     said = refused(*words, "--embedding", "histogram-js")
-    assert "--embedding histogram-js takes points of numbers alone; add --embedding js, which takes labels too" in said
+    assert "--embedding histogram-js takes numerical columns only; add --embedding js, which takes labels too" in said
 
 
 def test_missing_labels(folder, tmp_path):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     "--components", type=click.IntRange(min=2), metavar="D", help="Make D random features of it. [default: none]"
 )
 @click.option("--model", metavar="FILE", help="Use a fitted model or embedding instead of fitting one.")
-@click.option("--save-model", metavar="FILE", help="Keep the fitted embedding, for --model.")
+@click.option("--save-model", metavar="FILE", help="Write the fitted embedding, for --model.")
 @click.option(
     "--fit-bags", type=click.IntRange(min=2), default=2000,
-    help="At most so many bags, drawn at random, decide box and bandwidth.",
+    help="Choose box and bandwidth from at most this many bags, drawn at random.",
 )  # fmt: skip
 @opt.seed
 @opt.output
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
-    """Turn the bags of a table into vectors whose distances are those of the bags.
+    """Turn the bags of a table into vectors whose distances approximate those of the bags.
 
     The result has the bag's id and one column per feature; in an .h5ad file donors are rows, and features X. The
     table is read in batches, in bounded memory; with --workers or --scheduler, -o is a folder, and each part of the
-    table a Parquet file in it. Without --scale, points are scaled linearly to the unit cube where the embedding
-    asks for it, and else stay in their units.
+    table a Parquet file in it. Without --scale, points are scaled linearly to the unit cube if the embedding
+    needs it, and otherwise stay in their units.
     """
     if by_cluster.wants_cluster(asked):
         by_cluster.check_folder(asked)
@@ -109,7 +109,7 @@ def named_model(asked: opt.Asked, what: str) -> Any:
 
 
 def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
-    """At most so many bags, drawn evenly from all, in one pass."""
+    """At most n bags, drawn evenly from all, in one pass."""
     import numpy as np
 
     from ..bags import concat

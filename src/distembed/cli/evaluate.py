@@ -21,17 +21,16 @@ _PROBABILITY = "probability_"
 @opt.column("--groups", of=("labels",), help="Its column of groups: standard errors are over groups, not bags.")
 @opt.classify
 @opt.join("ignore")
-@click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="What ids are.")
+@click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="Type of ids.")
 @opt.csv_signs
 @opt.plot
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Compare predictions with labels, bag by bag.
 
-    Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss. Of
-    predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
-    and the mean width or size. Standard errors are by the jackknife over bags, or over
-    groups of them with --groups.
+    For numbers: RMSE, MAE and R². For classes: accuracy, the confusion matrix and, if there are probabilities,
+    log-loss. For intervals (columns low and high) or sets of classes (column set): the share that holds the truth, and
+    the mean width or size. Standard errors are from the jackknife over bags, or over groups of bags with --groups.
     """
     check_outputs({"--plot": asked.plot}, {"PREDICTIONS": asked.predictions, "--labels": asked.labels})
     import numpy as np

@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 )
 @opt.labels_signs
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
-@click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
-@click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
+@click.option("--class", "name", metavar="CLASS", help="The class to explain. [default: the one predicted]")
+@click.option("--top", type=click.IntRange(min=1), default=10, help="Number of points to show for one bag.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Values of all points: CSV, Parquet, ...; or TABLE with them in obs, as .h5ad.",
+    help="Write the values of all points: CSV, Parquet, ...; or .h5ad, TABLE with the values in obs.",
 )
-@click.option("--contributions", metavar="FILE", help="What each column contributes, a row per bag: CSV, Parquet, ... ")
+@click.option("--contributions", metavar="FILE", help="Write contributions of columns, one row per bag.")
 @opt.spreadsheet_safe
 @click.option("--plot", metavar="FILE", help="Draw the explanation of the one bag to a PNG.")
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
-    """Show why predictions are what they are: by columns, points and regions.
+    """Explain predictions by columns, points and regions.
 
-    Columns: what the prediction owes to each column and covariate, the others being those of training bags. This adds
-    up to the prediction less its mean over the training bags. Points: the change of the prediction with the weight of
-    each point. Regions: rules on columns, and how much the points there matter. Of classes, the probability of the
-    class that is predicted for each bag is explained, unless --class names one.
+    Columns: the contribution of each column and covariate, with all others taken from training bags. Contributions add
+    up to the prediction minus its mean over the training bags. Points: the change of the prediction with the weight of
+    each point. Regions: rules on columns, and how much the points there matter. For classes, the probability of the
+    class predicted for each bag is explained, unless --class names one.
     """
     written = {"-o": asked.output, "--contributions": asked.contributions, "--plot": asked.plot}
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}

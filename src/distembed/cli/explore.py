@@ -29,11 +29,11 @@ _MOST_IN_MEMORY = 20_000_000  # values of points
 @opt.labels_signs
 @click.option(
     "--embedding", default="ranks", metavar="NAME",
-    help="Of the map and the groups: ranks, or a name of 'distembed info --methods'.",
+    help="Features for map and groups: ranks, or a name of 'distembed info --methods'.",
 )  # fmt: skip
-@click.option("--n-groups", type=click.IntRange(min=1), metavar="K", help="How many groups. [default: as are there]")
-@click.option("--groups", type=click.Choice(["kmeans", "hdbscan"]), default="kmeans", help="How groups are found.")
-@click.option("--axes", type=click.Choice(["principal", "umap"]), default="principal", help="Of the map.")
+@click.option("--n-groups", type=click.IntRange(min=1), metavar="K", help="Number of groups. [default: estimated]")
+@click.option("--groups", type=click.Choice(["kmeans", "hdbscan"]), default="kmeans", help="Method of clustering.")
+@click.option("--axes", type=click.Choice(["principal", "umap"]), default="principal", help="Axes of the map.")
 @click.option("--bags", "bags_output", metavar="FILE", help="Also write a table of one row per bag: size, group, p.")
 @opt.seed
 @click.option("-o", "--output", required=True, metavar="FILE", help="The page, such as bags.html.")
@@ -41,11 +41,11 @@ _MOST_IN_MEMORY = 20_000_000  # values of points
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
-    """Look at the bags of a table without labels, in one HTML file that needs no network.
+    """Explore the bags of a table without labels, in one HTML file that needs no network.
 
-    It shows sizes and columns, a map of the bags that wild values cannot squeeze, groups and the columns in which they
-    differ, odd bags with p-values at their size and the column that makes them odd, near duplicates, and how much
-    factors and the size of the bags explain. A table that does not fit into memory is read twice, in batches.
+    The page shows sizes and columns, a map of the bags that is robust to outliers, groups and the columns in which
+    they differ, odd bags with p-values given their size and the column that makes them odd, near duplicates, and how
+    much factors and the size of the bags explain. A table that does not fit into memory is read twice, in batches.
     """
     check_outputs({"-o": asked.output}, {"TABLE": asked.table, "--labels": asked.labels})
     if asked.bags_output is not None:

@@ -69,24 +69,24 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 @opt.classify
 @opt.column(
     "--covariates", of=("covariates_from", "labels", "table"), several=True,
-    help="Columns that belong to bags, such as age,sex, of the labels' table or of TABLE: numbers or text, where they "
-    "are known.",
+    help="Columns with one value per bag, such as age,sex, in the labels' table or in TABLE: numbers or text; missing "
+    "values are allowed.",
 )  # fmt: skip
 @opt.covariates_from("the labels' table, or TABLE")
 @opt.embedding(
     "auto",
-    "How bags become vectors: an ensemble of many ways (auto), one by its name, or a row of a leaderboard, such as "
+    "How bags become vectors: an ensemble of many embeddings (auto), one by name, or a row of a leaderboard, such as "
     "'rank-mean, rbf'",
     ("auto",),
 )
 @click.option(
     "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-    help="Of auto: try no further candidate after so long; the model then depends on the clock.",
+    help="Of auto: stop trying candidates after this time; the model then depends on the clock.",
 )  # fmt: skip
 @click.option(
     "--sizes", type=click.Choice(["auto", "yes", "no"]), default="auto",
-    help="Whether candidates see how many points a bag has, and how much these weigh: where it helps on held-out bags "
-    "(auto, of --embedding auto), all of them, or none.",
+    help="Whether candidates use the number of points of a bag, and their total weight: if it helps on held-out bags "
+    "(auto, with --embedding auto), always, or never.",
 )  # fmt: skip
 @click.option(
     "--components", type=click.IntRange(min=0), default=5000,
@@ -98,67 +98,68 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     "(none).",
 )  # fmt: skip
 @click.option(
-    "--model", type=click.Choice(["ridge", "logistic", "svm"]), help="Of classes. [default: ridge]",
+    "--model", type=click.Choice(["ridge", "logistic", "svm"]), help="Linear model for classes. [default: ridge]",
 )  # fmt: skip
 @click.option(
     "--class-weight", callback=_class_weight, metavar="HOW",
-    help="Give all classes the same weight, however few bags they have (balanced), or these: sick=5,well=1.",
+    help="Weights of classes: equal totals, however few bags a class has (balanced), or given ones: sick=5,well=1.",
 )  # fmt: skip
 @click.option(
     "--ordered", metavar="A,B,C",
     help="All classes from low to high, such as poor,fair,good: heads that learn their order join the candidates.",
 )  # fmt: skip
-@opt.column("--groups", of=("labels", "table"), help="Its column of groups, whose bags are held out together.")
+@opt.column("--groups", of=("labels", "table"), help="Column of groups; bags of one group are held out together.")
 @click.option(
     "--test", type=click.FloatRange(0, 0.9), metavar="SHARE",
-    help="Share of bags that are kept out to judge the model. [default: a tenth, of 20 bags or more; a fifth with "
+    help="Share of bags that are held out to score the model. [default: a tenth, of 20 bags or more; a fifth with "
     "--coverage; at most 2,000]",
 )  # fmt: skip
 @click.option(
     "--coverage", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="C",
-    help="Make predict give intervals, or sets of classes, that hold the truth with this probability, such as 0.9. The "
-    "bags kept out calibrate them, and are not learned from.",
+    help="Make predict return intervals, or sets of classes, that hold the truth with this probability, such as 0.9. The
+    " "held-out bags calibrate them and are not used for training.",
 )  # fmt: skip
 @opt.seed
 @click.option(
     "--out-of-core/--in-memory", default=None,
     help="Read points in batches, in bounded memory. [default: beyond 5 million points]",
 )  # fmt: skip
-@click.option("--restart", is_flag=True, help="Begin again where a stopped fit left a checkpoint.")
+@click.option("--restart", is_flag=True, help="Start over, even if a stopped fit left a checkpoint.")
 @by_cluster.workers
 @by_cluster.scheduler
 @by_cluster.checkpoint
 @opt.join("error")
 @opt.empty("--labels")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
-@click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
-@click.option("--no-ids", is_flag=True, help="Keep no hashed ids of training bags in the file; reports then mark none.")
+@click.option("--updatable", is_flag=True, help="Store what --std, and partial_fit in Python, need.")
+@click.option("--no-ids", is_flag=True, help="Store no hashed ids of training bags; reports then cannot mark them.")
 @opt.plot
-@click.option("--report", metavar="FILE", help="Write a report in one HTML file, by the bags that were kept out.")
+@click.option("--report", metavar="FILE", help="Write a report on the held-out bags, in one HTML file.")
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Learn to predict a label from the points of a bag.
 
-    TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, or a
-    folder of FCS files, one bag each. Labels are in a table of their own, or in a column of TABLE, or of the obs of an
+    TABLE has one row per point; several files, directories and globs are read as one table. It may be an .h5ad file, or
+    a folder of FCS files, one bag each. Labels are in a separate table, or in a column of TABLE, or of the obs of an
     .h5ad file, that has one value per bag.
 
-    With --empty, a label whose bag has no points is learned from too: that a plot has no animals is a fact. Without it,
-    --unknown is about such labels.
+    With --empty, a label whose bag has no points is used too: a plot without animals is an observation. Without it,
+    --unknown sets how such labels are handled.
 
-    Columns that belong to bags and not to points, such as an age, are named by --covariates; candidates are then judged
-    with and without them.
+    Name columns that describe bags, not points, such as an age, by --covariates; candidates are then scored with and
+    without them.
+    
 
-    By default many ways from bags to predictions are judged on held-out bags, and the model is a weighted mean of the
-    best of them. --embedding js, or another name, fits one embedding, which is faster, and has the options --set,
+    By default many combinations of features and models are scored on held-out bags, and the model is a weighted mean of
+    the best. --embedding js, or another name, fits one embedding. This is faster, and allows the options --set,
     --marginals, --scale, --components, --tune, --model and --updatable.
 
-    Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
-    how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
-    checkpoint beside the model (model.distembed.partial).
+    Some bags are held out: the model is scored on them, and then learns from them too. With --coverage they determine
+    how wide intervals must be. With --out-of-core, run the same command again to continue a stopped fit from a
+    checkpoint next to the model (model.distembed.partial).
 
-    --workers and --scheduler share the work among processes, of this machine or of a cluster, to the same model.
+    --workers and --scheduler share the work among processes of this machine or of a cluster; the model is the same.
     """
     begin = perf_counter()
     _check_options(asked)
@@ -167,7 +168,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         "-o": asked.output,
         "--plot": asked.plot,
         "--report": asked.report,
-        "the checkpoint beside -o,": str(checkpoint),
+        "the checkpoint next to -o,": str(checkpoint),
     }
     read = {"TABLE": asked.table, "--labels": asked.labels, "--covariates-from": asked.covariates_from}
     check_outputs(written, read)

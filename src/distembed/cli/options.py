@@ -34,14 +34,14 @@ _NAME = re.compile(r'\s*("[^"]*"|[^,]*?)\s*(?:,|$)')  # of a column, among other
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 _DECIMALS = click.Choice([".", ","])
 
-seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
+seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of all random draws.")
 spreadsheet_safe = click.option(
     "--spreadsheet-safe", is_flag=True,
     help="In CSV, put a quote before text that a spreadsheet would run as a formula, such as =1+1.",
 )  # fmt: skip
 plot = click.option("--plot", metavar="FILE", help="Draw predicted against true, or the confusion matrix, to a PNG.")
 classify = click.option(
-    "--classify/--regress", default=None, help="Labels are classes, or numbers. [default: text is classes]"
+    "--classify/--regress", default=None, help="Treat labels as classes, or as numbers. [default: text is classes]"
 )
 table = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
 
@@ -54,7 +54,7 @@ def output(function: Function) -> Function:
 
 def csv_signs(function: Function) -> Function:
     """``--delimiter`` and ``--decimal`` of CSV."""
-    text = "What stands between values in CSV. [default: a comma; a semicolon with --decimal ,]"
+    text = "Separator of values in CSV. [default: a comma; a semicolon with --decimal ,]"
     function = click.option("--decimal", type=_DECIMALS, default=".", help="Decimal sign of numbers in CSV.")(function)
     return click.option("--delimiter", metavar="SIGN", help=text)(function)
 
@@ -111,10 +111,10 @@ def common(function: Function) -> Function:
     """``--json``, ``--quiet`` and ``--debug``; the function gets a :class:`Screen` and what was asked for."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output, for machines.")
-    @click.option("-q", "--quiet", is_flag=True, callback=_switch, help="Print results and errors alone.")
+    @click.option("-q", "--quiet", is_flag=True, callback=_switch, help="Print only results and errors.")
     @click.option(
         "--debug", is_flag=True, is_eager=True, expose_value=False, callback=_switch,
-        help="Show where an error comes from.",
+        help="Show the traceback of an error.",
     )  # fmt: skip
     @functools.wraps(function)
     def wrapped(as_json: bool, quiet: bool, **asked: Any) -> Any:
@@ -151,11 +151,11 @@ class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of 
     module : str
         Where its ``available()`` is.
     exact : bool
-        Whether other names are refused here; else the library judges, which knows names such as ``knn:renyi:0.9``.
+        Whether other names are refused here; else the library decides, which accepts names such as ``knn:renyi:0.9``.
     more : tuple of str
         Names that are not in the registry.
     rows : bool
-        Whether rows of a leaderboard, ``"view, head"``, are names too, which the library judges.
+        Whether rows of a leaderboard, ``"view, head"``, are names too, which the library checks.
     """
 
     name = "name"
@@ -214,7 +214,7 @@ def embedding(
         ),
         click.option(
             "--marginals", callback=_marginals, metavar="each|pairs|K",
-            help="Embed each coordinate, each pair, or K random directions, in place of all together.",
+            help="Embed each coordinate, each pair, or K random directions, instead of all coordinates together.",
         ),
         click.option(
             "--scale", type=click.Choice(["auto", "linear", "asinh", "rank", "sigmoid", "standardize", "none"]),
@@ -229,9 +229,9 @@ def are_candidates(embedding: str | None) -> bool:
 
 
 def check_takes_labels(asked: Asked, usual_scale: str) -> None:
-    """Refuse categorical columns for what makes nothing of them, before any table is read.
+    """Refuse categorical columns for embeddings that don't take them, before any table is read.
 
-    Where points are standardized, a column of 0 and 1 for each label stands in their place, which suits any embedding.
+    If points are standardized, each label becomes a column of 0 and 1, which any embedding takes.
     """
     from ..embeddings import available
 
@@ -245,7 +245,7 @@ def check_takes_labels(asked: Asked, usual_scale: str) -> None:
     what = "--divergence compares" if method is None else f"--embedding {method.name} takes"
     both = method is None or method.units == "any"
     remedy = f"add --embedding js{' or --scale standardize, which take' if both else ', which takes'} labels too"
-    raise click.UsageError(f"{what} points of numbers alone; {remedy}, or leave out --categorical")
+    raise click.UsageError(f"{what} numerical columns only; {remedy}, or leave out --categorical")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def check_takes_labels(asked: Asked, usual_scale: str) -> None:
 
 @dataclass
 class TableOptions:
-    """What :func:`distembed.tables.open_bags` takes besides the files; None where the user did not say."""
+    """What :func:`distembed.tables.open_bags` takes besides the files; None where the user gave nothing."""
 
     bag: str | None = None
     columns: tuple[str, ...] | None = None
@@ -294,35 +294,35 @@ def table_options(remembered: str = "") -> Function:
     def decorate(function: Function) -> Function:
         none = usual or " [default: none]"
 
-        @column("--bag", help=f"Column of bag ids, or several: date,origin; FCS files are bags without it.{usual}")
+        @column("--bag", help=f"Column of bag ids, or several: date,origin; FCS files need none.{usual}")
         @column(
             "--columns", several=True,
             help="Columns of coordinates; double quotes keep commas and spaces of a name."
             + (usual or " [default: all columns of numbers]"),
         )  # fmt: skip
-        @column("--categorical", several=True, help=f"Columns of labels that are coordinates too.{none}")
+        @column("--categorical", several=True, help=f"Categorical columns to use as coordinates too.{none}")
         @column("--weights", help=f"Column of point weights.{none}")
-        @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
+        @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="Type of ids; text keeps 007 as it is.")
         @click.option(
             "--nan", type=click.Choice(["error", "drop", "indicator"]),
             help="Missing values: raise an error, drop the points, or impute with indicator columns."
             + (usual or " [default: error]"),
         )  # fmt: skip
-        @click.option("--rep", metavar="KEY", help=f"Of .h5ad files: coordinates from obsm.{usual or ' [default: X]'}")
-        @click.option("--layer", metavar="KEY", help=f"Of .h5ad files: a layer in place of X.{none}")
+        @click.option("--rep", metavar="KEY", help=f"For .h5ad files: coordinates from obsm.{usual or ' [default: X]'}")
+        @click.option("--layer", metavar="KEY", help=f"For .h5ad files: a layer instead of X.{none}")
         @click.option(
             "--cofactor", type=click.FloatRange(min=0, min_open=True), metavar="C",
-            help=f"Of FCS files: take asinh(x / C).{usual or ' [default: x]'}",
+            help=f"For FCS files: transform to asinh(x / C).{usual or ' [default: x]'}",
         )  # fmt: skip
         @click.option(
             "--compensate/--no-compensate", default=None,
             help=f"Of FCS files: undo spill-over by $SPILLOVER.{usual or ' [default: where a file has it]'}",
         )  # fmt: skip
         @csv_signs
-        @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
+        @click.option("--memory-limit", default="1GB", help="Memory for sorting; larger tables are sorted on disk.")
         @click.option(
             "--temp", "temp_directory", metavar="FOLDER",
-            help="Where sorting puts temporary files. [default: the system's]",
+            help="Folder for temporary files of sorting. [default: the system's]",
         )  # fmt: skip
         @functools.wraps(function)
         def wrapped(*args: Any, **given: Any) -> Any:
@@ -349,7 +349,7 @@ def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
 
 
 def note_left_out(table: BagTable, screen: Screen) -> None:
-    """Say which columns are no coordinates, and why, where the user has not named those that are."""
+    """Note which columns are not used as coordinates, and why, unless the user has named those that are."""
     from ..bags.coordinates import left_out_text
 
     if table.left_out:
@@ -402,9 +402,9 @@ def labels(default: str) -> Function:
             metavar="FILE",
             help=f"Table of labels, one row per bag or per point, or .h5ad. [default: {default}]",
         ),
-        column("--label", of=("labels", "table"), required=True, help="Its column of labels, one value per bag."),
-        column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]"),
-        labels_signs,
+        column("--label", of=("labels", "table"), required=True, help="Column of labels in the labels' table, one value
+        per bag."), column("--labels-bag", of=("labels", "table"), help="Column of bag ids in the labels' table.
+        [default: that of --bag]"), labels_signs,
     )
 
 
@@ -416,7 +416,7 @@ def labels_signs(function: Function) -> Function:
 
 
 def reading_of_labels(asked: Asked, points: Any) -> dict[str, Any]:
-    """How a table of labels, or of covariates, is read: as that of points, unless the user says otherwise."""
+    """How a table of labels, or of covariates, is read: as that of points, unless the user chooses otherwise."""
     signs = {name: getattr(asked, f"labels_{name}") or getattr(points, name) for name in ("delimiter", "decimal")}
     return {"bag_type": points.bag_type, **signs}
 
@@ -439,7 +439,7 @@ def join(unknown: str) -> Function:
 
 def empty(where: str) -> Function:
     """Whether ids without points are empty bags."""
-    text = f"Take ids of {where} without points for empty bags, which have no points and a label."
+    text = f"Treat ids of {where} without points as empty bags, which have a label and no points."
     return click.option("--empty", is_flag=True, help=text)
 
 
@@ -456,7 +456,7 @@ class Labels(NamedTuple):
 def open_labels(asked: Asked, table: Sequence[str], points: Any, bag: str, label: str, classes: bool | None) -> Labels:
     """A column of the table of labels, or else of `table`, or of obs in an .h5ad file; its values may be classes.
 
-    `points` tells how the table of points, or of predictions, is read.
+    `points` has how the table of points, or of predictions, is read.
     """
     from ..tables import TableError, read_labels
     from ..tables.cell_files import cell_file_kind, obs_labels
@@ -501,7 +501,7 @@ def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incom
     """Columns whose names begin so, of the first of these parameters that names a table that is there.
 
     Of `several`, with commas between them, the last is completed, and those before it are not offered again. A table
-    that can't be read has none: completion says nothing of errors. Names that a terminal would obey are not offered.
+    that can't be read has none: completion reports no errors. Names that a terminal would obey are not offered.
     """
     before, _, word = incomplete.rpartition(",") if several else ("", "", incomplete)
     given = (_given(ctx, name) for name in tables)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="With --empty: a table of all bags' ids, one row per bag. [default: --covariates-from]",
 )
-@click.option("--std", is_flag=True, help="Add the standard deviation of numbers around their predictions.")
+@click.option("--std", is_flag=True, help="Add the standard deviation of each predicted number.")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--likeness",
     is_flag=True,
-    help="Add the p-value of each bag's likeness to the training bags, and the column in which it is oddest.",
+    help="Add a p-value of each bag's similarity to the training bags, and its oddest column.",
 )
 @opt.output
 @by_cluster.workers
@@ -52,16 +52,17 @@ if TYPE_CHECKING:
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Predict the labels of the bags of a table.
 
-    With --empty, bags of a table of ids that have no points in TABLE are predicted too, and stand last.
+    The table is read in batches, in bounded memory. The result has one row per bag: id, prediction and, for classes,
+    their probabilities if the model has them.
 
-    A model that was fitted with --covariates looks for them, by their names, in --covariates-from, or in TABLE itself.
+    A model that was fitted with --covariates finds them by name in --covariates-from, or in TABLE. With --empty, ids of
+    a table of ids that have no points in TABLE are predicted too, as the last rows.
 
-    The result has the bag's id, prediction and, of classes, their probabilities where the model has any. With
-    --coverage it has the ends of intervals, low and high, or the set of classes: a list in Parquet and Feather,
-    else names joined by "|". A model that was fitted with --coverage adds its own. With --likeness it has a
-    p-value, the share of the training bags that are as odd at the size of the bag, and the oddest column. The table
-    is read in batches, in bounded memory. With --workers or --scheduler, -o is a folder, and each part of the table
-    a Parquet file in it. In an .h5ad file (-o donors.h5ad) all of this is obs, one row per donor.
+    --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet
+    and Feather, else names joined by "|". A model that was fitted with --coverage adds its own. --likeness adds a
+    p-value, the share of the training bags that are as odd given the size of the bag, and the oddest column. With
+    --workers or --scheduler, -o is a folder with a Parquet file for each part of the table. In an .h5ad file (-o
+    donors.h5ad) the columns are in obs, one row per donor.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
     read |= {"--ids-from": asked.ids_from}

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     help="Table of labels, one row per bag or per point, or .h5ad. [default: TABLE, where "
     "--label names its column; else nothing is judged]",
 )
-@opt.column("--label", of=("labels", "table"), help="Its column of labels. [default: as when the model was fitted]")
+@opt.column("--label", of=("labels", "table"), help="Column of labels. [default: as when the model was fitted]")
 @opt.column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]")
 @opt.labels_signs
-@opt.column("--groups", of=("labels", "table"), help="Its column of groups of bags, which are compared.")
+@opt.column("--groups", of=("labels", "table"), help="Column of groups of bags to compare.")
 @opt.covariates_from("the labels' table, or TABLE")
 @opt.join("ignore")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The report, such as report.html.")
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Write a report on a model and the bags of a table, in one HTML file that needs no network.
 
-    It shows the data, how well the model predicts bags that it has not seen, which methods were tried, a map of all
-    bags, what drives predictions, groups of bags that do worse, the error budget, and what was run. Bags that the model
-    has learned from are recognised by their ids, marked, and kept out of the scores. 'distembed fit --report' shows the
-    predictions for the bags that were kept out of the fit.
+    It shows the data, how well the model predicts held-out bags, the leaderboard, a map of all bags, what drives
+    predictions, groups of bags that are predicted worse, the error budget, and how the report was made. Bags that were
+    used for training are recognised by id, marked, and left out of the scores. 'distembed fit --report' shows the
+    predictions for the bags that were held out from the fit.
     """
     from ..tables.cell_files import cell_file_kind
 

@@ -23,7 +23,7 @@ from .results import check_outputs
 @click.option("--model", metavar="FILE", help="Use a fitted model or embedding, or that of other sketches.")
 @click.option(
     "--fit-bags", type=click.IntRange(min=2), default=2000,
-    help="At most so many bags, drawn at random, decide box and bandwidth.",
+    help="Choose box and bandwidth from at most this many bags, drawn at random.",
 )  # fmt: skip
 @opt.seed
 @click.option("-o", "--output", required=True, metavar="FILE", help="The file of sketches, such as monday.sketches.")

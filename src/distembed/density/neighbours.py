@@ -158,7 +158,8 @@ class KNN(Density):
     -----
     There is no bandwidth: the smoothing follows the points. Copies of a point are one point with their mass. With
     weights or copies a ball grows until it holds the mass of k ordinary points: k/n, n being Kish's effective number,
-    unless atoms weigh more than ten times as much as the lightest points that matter. These count as one point, so a bag of many zeros is not one wide ball.
+    unless atoms weigh more than ten times as much as the lightest points that matter. These count as one point, so a
+    bag of many zeros is not one wide ball.
 
     *Cost* a bag: O((n_points + k n_nodes) log n_points), and with weights the points within the least radius of each
     node. *Limits*: continuous, with kinks, where points weigh the same and balls exceed the least one; elsewhere it

@@ -90,7 +90,8 @@ class Scored(Density):
     Parameters
     ----------
     estimator : object with ``fit(X)`` and ``score_samples(X)``
-        ``score_samples`` is the log density, up to a constant. Left unfitted. A ``random_state`` of None becomes 0, so a bag has one density.
+        ``score_samples`` is the log density, up to a constant. Left unfitted. A ``random_state`` of None becomes 0, so
+        a bag has one density.
 
     Notes
     -----

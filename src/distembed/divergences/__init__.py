@@ -19,7 +19,8 @@ from the two densities themselves (:class:`Pairwise`),
 
 .. math:: d^2(\hat p, \hat q) = E_{u \sim m} \, κ(\hat p(u)/m(u), \hat q(u)/m(u)), \qquad m = (\hat p + \hat q)/2,
 
-half of them from each. For js, hellinger, tv and chi2 the integrand is bounded by 2 κ(1, 0), whatever the dimension, so k points of each bag give a standard error below κ(1, 0) / √(2k); for other distances by 4 κ(1, 0) at most.
+half of them from each. For js, hellinger, tv and chi2 the integrand is bounded by 2 κ(1, 0), whatever the dimension, so
+k points of each bag give a standard error below κ(1, 0) / √(2k); for other distances by 4 κ(1, 0) at most.
 """
 
 from .densities import Pairwise, plugin

@@ -173,7 +173,8 @@ class BlockAverage(BagEmbedding):
     Parameters
     ----------
     embedding : estimator
-        Any embedding of bags, or a pipeline that ends in one. A clone is fitted on the blocks of the training bags, so bandwidth rules see bags of m points.
+        Any embedding of bags, or a pipeline that ends in one. A clone is fitted on the blocks of the training bags, so
+        bandwidth rules see bags of m points.
     block_size : int or "auto", default="auto"
         m, points of a block. ``"auto"``: the size of the smallest training bag, but at least 10.
     random_state : int, RandomState or None, default=0

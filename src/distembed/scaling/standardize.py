@@ -66,9 +66,10 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     *Other units* at ``transform`` than in ``fit``, or another order of columns, would go unnoticed; so it warns when
     more than 1 % of the points are far away.
 
-    *Categorical columns* become one indicator column for each label, ``sex=f`` and ``sex=m`` in place of ``sex``, so what comes out has numbers alone. Indicators are centred; all those of one column are divided by the same s,
-    the root of the sum of their variances. So the column as a whole counts as much as one of numbers, however many
-    labels it has, and a rare label is not blown up.
+    *Categorical columns* become one indicator column for each label, ``sex=f`` and ``sex=m`` in place of ``sex``, so
+    what comes out has numbers alone. Indicators are centred; all those of one column are divided by the same s, the
+    root of the sum of their variances. So the column as a whole counts as much as one of numbers, however many labels
+    it has, and a rare label is not blown up.
 
     The arithmetic is float64 and safe for all finite values; bags come back in the dtype in which they came. A value so
     far away that z overflows is refused.

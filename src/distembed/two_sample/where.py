@@ -74,7 +74,8 @@ def which_coordinates(
     Notes
     -----
     *Adjusted p-values* are Westfall and Young's step-down max-T. Statistics are first brought to comparable units:
-    minus their mean, over their deviation, of all permutations and the observed one. Permutations move whole points, so the dependence of coordinates is accounted for: many copies of one coordinate cost nothing.
+    minus their mean, over their deviation, of all permutations and the observed one. Permutations move whole points, so
+    the dependence of coordinates is accounted for: many copies of one coordinate cost nothing.
 
     *Error.* If no coordinate differs, the chance of an adjusted p-value of at most α is at most α, exactly. If some
     differ, the same holds for the others where they have the same joint distribution in x and y, not only the same
