@@ -116,8 +116,8 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 )  # fmt: skip
 @click.option(
     "--coverage", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="C",
-    help="Make predict return intervals, or sets of classes, that hold the truth with this probability, such as 0.9. The
-    " "held-out bags calibrate them and are not used for training.",
+    help="Make predict return intervals, or sets of classes, that hold the truth with this probability, e.g. 0.9; the "
+    "held-out bags calibrate them and are not used for training.",
 )  # fmt: skip
 @opt.seed
 @click.option(
@@ -149,7 +149,6 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     Name columns that describe bags, not points, such as an age, by --covariates; candidates are then scored with and
     without them.
-    
 
     By default many combinations of features and models are scored on held-out bags, and the model is a weighted mean of
     the best. --embedding js, or another name, fits one embedding. This is faster, and allows the options --set,

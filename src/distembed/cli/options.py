@@ -402,9 +402,9 @@ def labels(default: str) -> Function:
             metavar="FILE",
             help=f"Table of labels, one row per bag or per point, or .h5ad. [default: {default}]",
         ),
-        column("--label", of=("labels", "table"), required=True, help="Column of labels in the labels' table, one value
-        per bag."), column("--labels-bag", of=("labels", "table"), help="Column of bag ids in the labels' table.
-        [default: that of --bag]"), labels_signs,
+        column("--label", of=("labels", "table"), required=True, help="Its column of labels, one value per bag."),
+        column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]"),
+        labels_signs,
     )
 
 
