@@ -267,3 +267,11 @@ def test_calls_that_change_files_are_counted(tmp_path):
     calls.follow(lambda: f(g))
     assert calls.files == {"back.py": 2, "there.py": 3}
     assert calls.pairs == {("back.py", "there.py"): 3}
+
+
+def test_levels_of_tests_in_designs():
+    script = runpy.run_path(str(ROOT / "experiments" / "levels_of_tests.py"))
+    settings = list(script["settings"]())
+    assert len(settings) == 20
+    for setting in settings[::5]:
+        assert 0 <= script["rejected"](3, True, *setting, 0.0) <= 1
