@@ -255,7 +255,7 @@ def learning_curve(
     *The law* a - b n^(-c) is a habit of learning curves, not a theorem. Forecasts of up to twice the bags can be
     believed as far as their intervals reach; beyond that, less.
 
-    *How often intervals hold* was checked on three real tables (districts, communes, days; 194 to 723 bags) with a ridge
+    *How often intervals hold* was checked on three real tables (districts, communes, days; 194 to 723 bags) with ridge
     regression and a forest, from curves of half of the bags to scores with twice as many, 51 times: those of 90 % held
     the score in more than nine of ten cases, and the gain in eight of ten.
 
