@@ -180,9 +180,9 @@ class Forest:
 
 
 class CatBoost:
-    """CatBoost: depth and number of trees by the loss on three folds, stopped early; its own learning rate."""
+    """CatBoost: depth and number of trees by the loss on three folds, stopped early."""
 
-    def __init__(self, seed: int, most_trees: int = MOST_TREES) -> None:
+    def __init__(self, seed: int, most_trees: int = 600) -> None:
         self.seed = seed
         self.most_trees = most_trees
 
@@ -205,7 +205,7 @@ class CatBoost:
         from catboost import CatBoostRegressor
 
         return CatBoostRegressor(
-            iterations=trees, depth=depth, learning_rate=0.05, random_seed=self.seed, thread_count=1, verbose=False,
+            iterations=trees, depth=depth, learning_rate=0.1, border_count=64, random_seed=self.seed, thread_count=1, verbose=False,
             allow_writing_files=False,
         )  # fmt: skip
 
