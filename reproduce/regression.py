@@ -31,7 +31,7 @@ from .study import Report, Results, Step, Study, Table
 
 Q = np.arange(1, 40) / 40  # levels of quantiles: .025 to .975
 COVERAGE = 0.9
-VERSION = 1  # of our learners: one more when their predictions change; rivals need not be computed again then
+VERSION = 2  # of our learners: one more when their predictions change; rivals need not be computed again then
 MARGIN = 0.01
 WHY = "0.01 of R²"
 MOST_CONFORMAL = 1500  # bags of a table on which the learner is fitted once more for split conformal intervals

@@ -103,5 +103,5 @@ def test_frames_give_empty_bags_by_dropping_rows_and_by_ids():
     ],
 )
 def test_everything_but_learners_refuses(refuses):
-    with pytest.raises(ValueError, match=r"bag 0 is empty \(\d such bags? of \d\), and only DistributionRegressor"):
+    with pytest.raises(ValueError, match=r"bag 0 is empty \(\d such bags? of \d\), and only fit and predict of Dist"):
         refuses(some())

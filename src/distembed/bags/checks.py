@@ -116,13 +116,13 @@ def refuse_empty(bags: FlatBags, owner: str = "") -> None:
     >>> refuse_empty(Bags([[1.0]], [0, 1, 1], empty="allow"), "MeanEmbedding")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    distembed.compute.checks.InputError: MeanEmbedding: bag 1 is empty (1 such bag of 2), and only DistributionRegr...
+    distembed.compute.checks.InputError: MeanEmbedding: bag 1 is empty (1 such bag of 2), and only fit a...
     """
     if bags.has_empty:
         empty = np.flatnonzero(bags.sizes == 0)
         many = f"{empty.size:,} such bag{'s' * (empty.size > 1)} of {bags.n_bags:,}"
         raise InputError(
-            f"{owner}{': ' * bool(owner)}{bags.name_of(int(empty[0]))} is empty ({many}), and only "
+            f"{owner}{': ' * bool(owner)}{bags.name_of(int(empty[0]))} is empty ({many}), and only fit and predict of "
             "DistributionRegressor and DistributionClassifier take empty bags; leave them out: bags[bags.sizes > 0]"
         )
 
