@@ -205,8 +205,8 @@ class CatBoost:
         from catboost import CatBoostRegressor
 
         return CatBoostRegressor(
-            iterations=trees, depth=depth, learning_rate=0.1, border_count=64, random_seed=self.seed, thread_count=1, verbose=False,
-            allow_writing_files=False,
+            iterations=trees, depth=depth, learning_rate=0.1, border_count=64, random_seed=self.seed,
+            thread_count=1, verbose=False, allow_writing_files=False,
         )  # fmt: skip
 
     def predict(self, F: Array) -> Array:
