@@ -83,7 +83,7 @@ test-oldest:  ## the suite on the oldest dependencies that pyproject.toml allows
 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache build dist
-	rm -rf docs/_build docs/api docs/cards docs/gallery docs/results
+	rm -rf docs/_build docs/api docs/cards docs/gallery docs/live docs/results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "distembed needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'

@@ -25,18 +25,21 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
     "pages",
+    "thumbnails",
 ]
 if os.environ.get("DOCS_ONLINE"):
     extensions.append("sphinx.ext.intersphinx")
 
 root_doc = "index"
 smartquotes = False  # help of commands has code in it
-exclude_patterns = ["_build", "_ext", "_templates"]
+exclude_patterns = ["_build", "_ext", "_templates", "live"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"distembed {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
+html_extra_path = ["live"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 pygments_style, pygments_dark_style = "friendly", "monokai"
@@ -69,7 +72,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 0,
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("distembed",),
-    "thumbnail_size": (400, 280),
+    "thumbnail_size": (480, 336),
     "write_computation_times": False,
 }
 

@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 
 import distembed as de
 
-N_MOLECULES = 92  # tests take 40
+N_MOLECULES = 92
 
 # %%
 # From the table to bags

@@ -2,7 +2,7 @@
 Flights: labels, weights and two columns that name a bag
 =========================================================
 
-Do the departures of a day tell whether it rained? A bag is one day at one of New York's three airports in 2013, a point
+Do the departures of a day show whether it rained? A bag is one day at one of New York's three airports in 2013, a point
 is one flight: the hour it was due, how late it left, and its carrier. A full jumbo says more than a small jet, so
 flights are weighted by their seats.
 
@@ -22,7 +22,7 @@ from sklearn.model_selection import GroupShuffleSplit
 
 import distembed as de
 
-MONTHS = 12  # tests take 3
+MONTHS = 12
 
 # %%
 # Three tables
@@ -56,8 +56,8 @@ wet = amount > 0.05
 print(f"{wet.mean():.0%} of {len(bags)} days were wet")
 
 # %%
-# A model that has not seen the day
-# ---------------------------------
+# A model, scored on held-out days
+# --------------------------------
 # The three airports share their weather. Days must not be split between training and test, so they are groups.
 
 days = np.array([name.rpartition("/")[0] for name in bags.ids])
@@ -89,10 +89,10 @@ for name, color in (("mean", "#b9bcc6"), (best, "#2f6f9f")):
     wet_share = [wet[test][bins == k].mean() if (bins == k).any() else np.nan for k in range(5)]
     right.plot(range(1, 6), wet_share, "o-", color=color, label=f"{name}, area {areas[name]:.2f}")
 right.axhline(wet[test].mean(), color="#858995", linewidth=1, linestyle=":")
-right.set(xlabel="fifth of days, by predicted chance of rain", ylabel="share of wet days", title="Days not seen")
+right.set(xlabel="fifth of days, by predicted chance of rain", ylabel="share of wet days", title="Held-out days")
 right.legend(frameon=False)
 plt.show()
 
 # %%
-# **How to read it.** Departures tell something about the rain, but far from all: half of the days that look worst were
+# **How to read it.** Departures show some of the rain, but far from all: half of the days that look worst were
 # wet, against a fifth of all days. Most of it is in the mean delay; the rest of the distribution adds a little.

@@ -14,7 +14,7 @@ import numpy as np
 
 import distembed as de
 
-N_BAGS = 100  # tests take 40
+N_BAGS = 100
 
 # %%
 # Two tasks

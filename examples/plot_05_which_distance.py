@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 
-N_BAGS = 150  # tests take 45
+N_BAGS = 150
 SMOOTH = {"bandwidth": 0.08, "n_basis": 12}  # of densities
 METHODS = {
     "mean": {},

@@ -10,28 +10,20 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import distembed as de
 from distembed.learners.explain import explain
 
-N_IMAGES = 357  # tests take 100
+N_IMAGES = 357
 
 # %%
 # Digits as weighted points
 # -------------------------
 # Pixels without ink are left out. A digit has 20 to 40 points.
 
-digits = load_digits()
-chosen = np.flatnonzero(np.isin(digits.target, (3, 8)))[:N_IMAGES]
-images, label = digits.images[chosen], digits.target[chosen]
-rows, columns = np.mgrid[7:-1:-1, 0:8]
-ink = [image > 0 for image in images]
-bags = de.Bags.from_arrays(
-    [np.column_stack([columns[where], rows[where]]).astype(float) for where in ink],
-    weights=[image[where] for image, where in zip(images, ink, strict=True)],
-)
+bags, label = de.datasets.load_digits(classes=(3, 8))
+bags, label = bags[:N_IMAGES], label[:N_IMAGES]
 train, test, y_train, y_test = train_test_split(bags, label, test_size=0.3, random_state=0)
 
 # %%
@@ -39,7 +31,7 @@ train, test, y_train, y_test = train_test_split(bags, label, test_size=0.3, rand
 # ------------------
 
 model = de.DistributionClassifier("hellinger", n_components=500, random_state=0).fit(train, y_train)
-print(f"accuracy {model.score(test, y_test):.3f} on {len(test)} images not seen")
+print(f"accuracy {model.score(test, y_test):.3f} on {len(test)} held-out images")
 why = explain(model, test, output=8)
 
 # %%

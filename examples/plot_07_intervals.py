@@ -2,9 +2,9 @@
 Intervals that hold: ours and MAPIE's
 =====================================
 
-A prediction needs an error bar that can be trusted. Conformal prediction makes one for any model: bags that the model
-has not seen tell how wide it must be. ``ConformalRegressor`` takes bags. MAPIE, the library of the field, takes
-matrices, so it gets the features of the same embedding. Over many splits, do 90 % intervals hold nine of ten patients?
+A prediction needs an error bar that can be trusted. Conformal prediction makes one for any model: held-out bags show how
+wide it must be. ``ConformalRegressor`` takes bags. MAPIE, the library of the field, takes matrices, so it gets the
+features of the same embedding. Over many splits, do 90 % intervals hold nine of ten patients?
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 
-N_BAGS = 400  # tests take 100
-N_SPLITS = 20  # tests take 3
+N_BAGS = 400
+N_SPLITS = 20
 
 # %%
 # One model, two ways to an interval
@@ -62,7 +62,7 @@ middle, half = ours.mean(axis=1), np.diff(ours, axis=1)[:, 0] / 2
 left.errorbar(np.arange(len(order)), middle[order], half[order], fmt="none", ecolor="#9fb8cf", elinewidth=4)
 left.plot(severity[test][order], "o", color="#2b2b33", markersize=4)
 left.set(
-    xlabel="patients not seen, by severity", ylabel="severity", title="True severities and 90 % intervals", xticks=[]
+    xlabel="held-out patients, by severity", ylabel="severity", title="True severities and 90 % intervals", xticks=[]
 )
 for x, name in enumerate(coverage):
     right.plot(

@@ -14,8 +14,8 @@ import numpy as np
 import distembed as de
 from distembed import two_sample
 
-N_PATIENTS = 30  # tests take 12
-N_PERMUTATIONS = 999  # tests take 99
+N_PATIENTS = 30
+N_PERMUTATIONS = 999
 
 # %%
 # Patients

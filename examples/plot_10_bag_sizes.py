@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import sizes
 
-N_BAGS = 200  # tests take 60
+N_BAGS = 200
 
 # %%
 # Bags that differ in size alone

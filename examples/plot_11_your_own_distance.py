@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 import distembed as de
 
-N_BAGS = 150  # tests take 50
+N_BAGS = 150
 
 # %%
 # The formula

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import distembed as de
 
-N_DONORS = 60  # tests take 32
+N_DONORS = 60
 
 # %%
 # Cells

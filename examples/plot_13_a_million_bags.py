@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import distembed as de
 from distembed.tables import BagTable, write_table
 
-N_BAGS = 4000  # tests take 300
+N_BAGS = 4000
 
 # %%
 # A table on disk

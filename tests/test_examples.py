@@ -59,18 +59,45 @@ NEEDS = {
 }
 
 
+SMALL = {  # sizes of the pages in tests
+    "plot_00_your_table": {"N_MOLECULES": 40},
+    "plot_03_flights": {"MONTHS": 3},
+    "plot_04_when_means_suffice": {"N_BAGS": 40},
+    "plot_05_which_distance": {"N_BAGS": 45},
+    "plot_06_which_points": {"N_IMAGES": 100},
+    "plot_07_intervals": {"N_BAGS": 100, "N_SPLITS": 3},
+    "plot_08_do_groups_differ": {"N_PATIENTS": 12, "N_PERMUTATIONS": 99},
+    "plot_10_bag_sizes": {"N_BAGS": 60},
+    "plot_11_your_own_distance": {"N_BAGS": 50},
+    "plot_12_single_cells": {"N_DONORS": 24},
+    "plot_13_a_million_bags": {"N_BAGS": 300},
+    "plot_14_why_this_prediction": {"MONTHS": 5},
+}
+
+
+def at_small_size(page):
+    """The source of a page with the sizes of SMALL; each of them must be there once."""
+    source = page.read_text(encoding="utf-8")
+    for name, value in SMALL.get(page.stem, {}).items():
+        source, n_found = re.subn(rf"^{name} = \d+$", f"{name} = {value}", source, flags=re.MULTILINE)
+        assert n_found == 1, f"{page.name}: {name} is not set once"
+    return source
+
+
+def test_sizes_are_of_pages_that_are_there():
+    assert {*SMALL} <= {page.stem for page in PAGES}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_of_the_gallery_run_and_draw(page, monkeypatch):
-    """Each at the small sizes that its own comments name."""
+    """Each at the small sizes of SMALL."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     package = NEEDS.get(page.stem[:7])
     if package and find_spec(package) is None:
         pytest.skip(f"{page.name} needs {package}; make docs runs it, in its own environment")
     monkeypatch.setattr(pyplot, "show", lambda: None)  # there is no screen
-    source, n_sizes = re.subn(r"= \d+  # tests take (\d+)", r"= \1", page.read_text(encoding="utf-8"))
-    assert n_sizes
     try:
-        exec(compile(source, str(page), "exec"), {"__name__": "__main__"})
+        exec(compile(at_small_size(page), str(page), "exec"), {"__name__": "__main__"})
         figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
         assert figures
         for ax in (ax for figure in figures for ax in figure.axes):

