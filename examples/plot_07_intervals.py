@@ -2,8 +2,8 @@
 Intervals that hold: ours and MAPIE's
 =====================================
 
-A prediction needs an error bar that can be trusted. Conformal prediction makes one for any model: held-out bags show how
-wide it must be. ``ConformalRegressor`` takes bags. MAPIE, the library of the field, takes matrices, so it gets the
+A prediction needs an error bar that can be trusted. Conformal prediction makes one for any model: held-out bags show
+how wide it must be. ``ConformalRegressor`` takes bags. MAPIE, the library of the field, takes matrices, so it gets the
 features of the same embedding. Over many splits, do 90 % intervals hold nine of ten patients?
 """
 

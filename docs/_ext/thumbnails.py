@@ -1,7 +1,7 @@
 """Thumbnails of the gallery show one panel of a figure, large enough to read.
 
 Figures have two or three panels side by side, which a small picture turns into a strip. ``PANELS`` has the panel to
-show, and of how many in a row; other pages show their first figure whole.
+show, by shares of the width; other pages show their first figure whole.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ from PIL import Image
 
 SIZE = (480, 336)
 PANELS = {
-    "plot_01_first_steps": (1, 3),
-    "plot_03_flights": (0, 2),
-    "plot_04_when_means_suffice": (1, 2),
-    "plot_05_which_distance": (0, 2),
-    "plot_07_intervals": (0, 2),
-    "plot_08_do_groups_differ": (1, 2),
-    "plot_10_bag_sizes": (0, 3),
+    "plot_00_your_table": (0.0, 0.41),
+    "plot_01_first_steps": (0.33, 0.67),
+    "plot_03_flights": (0.0, 0.5),
+    "plot_04_when_means_suffice": (0.53, 1.0),
+    "plot_05_which_distance": (0.0, 0.35),
+    "plot_07_intervals": (0.0, 0.61),
+    "plot_08_do_groups_differ": (0.5, 1.0),
+    "plot_10_bag_sizes": (0.0, 0.33),
+    "plot_11_your_own_distance": (0.33, 0.68),
+    "plot_13_a_million_bags": (0.0, 0.38),
+    "plot_14_why_this_prediction": (0.0, 0.57),
 }
 
 
-def panel(image: Image.Image, which: int, n_panels: int) -> Image.Image:
-    """One panel of a row of equal ones, on white, as large as a thumbnail."""
-    step = image.width / n_panels
-    part = image.convert("RGB").crop((round(which * step), 0, round((which + 1) * step), image.height))
-    part.thumbnail(SIZE, Image.Resampling.LANCZOS)
+def panel(image: Image.Image, left: float, right: float) -> Image.Image:
+    """The part of a figure between two shares of its width, on white, as large as a thumbnail."""
+    part = image.convert("RGB").crop((round(left * image.width), 0, round(right * image.width), image.height))
+    factor = min(SIZE[0] / part.width, SIZE[1] / part.height)
+    part = part.resize((round(factor * part.width), round(factor * part.height)), Image.Resampling.LANCZOS)
     made = Image.new("RGB", SIZE, "white")
     made.paste(part, ((SIZE[0] - part.width) // 2, (SIZE[1] - part.height) // 2))
     return made
@@ -40,7 +44,7 @@ def make_thumbnails(app: Any) -> None:
         page = path.name.removeprefix("sphx_glr_").removesuffix("_001.png")
         thumb = images / "thumb" / f"sphx_glr_{page}_thumb.png"
         with Image.open(path) as image:
-            panel(image, *PANELS.get(page, (0, 1))).save(thumb, optimize=True)
+            panel(image, *PANELS.get(page, (0.0, 1.0))).save(thumb, optimize=True)
 
 
 def setup(app: Any) -> dict[str, bool]:
