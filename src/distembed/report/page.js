@@ -9,13 +9,13 @@
     tab.addEventListener("click", () => open(section.id));
     return tab;
   });
-  function open(name) {
+  function open(name, keep = true) {
     sections.forEach((section, i) => {
       const chosen = section.id === name;
       section.hidden = !chosen;
       tabs[i].setAttribute("aria-selected", chosen); tabs[i].tabIndex = chosen ? 0 : -1;
     });
-    history.replaceState(null, "", "#" + name);
+    if (keep) history.replaceState(null, "", "#" + name);  // not at first: browsers scroll to it
   }
   nav.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -24,7 +24,7 @@
     next.focus(); next.click();
   });
   const wanted = location.hash.slice(1);
-  open(sections.some((section) => section.id === wanted) ? wanted : sections[0].id);
+  open(sections.some((section) => section.id === wanted) ? wanted : sections[0].id, false);
 
   // Tables that sort
   const value = (cell) => { const n = parseFloat(cell.textContent.replace(/,/g, "")); return isNaN(n) ? null : n; };
