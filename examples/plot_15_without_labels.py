@@ -13,7 +13,7 @@ import numpy as np
 
 import distembed as de
 
-N_DAYS = 300  # tests take 60
+N_DAYS = 300
 
 # %%
 # Days

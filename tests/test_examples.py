@@ -69,9 +69,10 @@ SMALL = {  # sizes of the pages in tests
     "plot_08_do_groups_differ": {"N_PATIENTS": 12, "N_PERMUTATIONS": 99},
     "plot_10_bag_sizes": {"N_BAGS": 60},
     "plot_11_your_own_distance": {"N_BAGS": 50},
-    "plot_12_single_cells": {"N_DONORS": 24},
+    "plot_12_single_cells": {"N_DONORS": 32},
     "plot_13_a_million_bags": {"N_BAGS": 300},
     "plot_14_why_this_prediction": {"MONTHS": 5},
+    "plot_15_without_labels": {"N_DAYS": 60},
 }
 
 
