@@ -151,7 +151,7 @@ def test_sets_of_classes(folder, tmp_path):
     assert found["columns"]["set"] == sets
     found = json.loads(run("explain", output, folder / "points.csv", "--id", "c007", "--json").stdout)
     assert found["class"] == model.estimator_.predict(bags)[7] == "large"
-    assert found["predictions"][0]["prediction"] == pytest.approx(-model.estimator_.decision_function(bags)[7])
+    assert found["predictions"][0]["prediction"] == pytest.approx(model.estimator_.predict_proba(bags)[7].max())
     assert json.loads(run("info", output, "--json").stdout)["coverage"] == {
         "coverage": 0.8, "n_bags": 24, "n_groups": None,
     }  # fmt: skip

@@ -148,7 +148,7 @@ def test_nothing_that_is_shown_has_escapes(red, tmp_path):
         (("predict", model, points, "-o", predictions, "--json"), 0),
         (("evaluate", predictions, "--labels", labels, "--label", size, "--labels-bag", bag), 0),
         (("evaluate", predictions, "--labels", labels, "--label", size, "--labels-bag", bag, "--json"), 0),
-        (("explain", model, points), 2),
+        (("explain", model, points), 0),
         (("predict", model, tmp_path / f"{RED}none.csv"), 2),
         (("predict", model, labels), 2),
         (("info", points, "--bag", f"{RED}no"), 2),

@@ -369,10 +369,10 @@ def test_all_goes_on_without_those_that_can_not_run(studies, tmp_path):
     assert [each["experiment"] for each in answer] == list(reproduce.EXPERIMENTS)
     assert [each.get("error") for each in answer] == [
         None, "mixture: needs real data", None, "scenes: needs PyTorch: pip install 'distembed[vision]'",
-        None,
+        None, None,
     ]  # fmt: skip
     assert "distembed: mixture: needs real data" in result.stderr.splitlines()
-    assert last(result) == "distembed: 3 of 5 experiments are done; not mixture, scenes"
+    assert last(result) == "distembed: 4 of 6 experiments are done; not mixture, scenes"
     assert sorted(path.name for path in (tmp_path / "results").glob("*.md")) == ["gram.md", "images.md", "real.md"]
     del studies["mixture"].wrong["prepare"]
     run("all", "-q", code=1)
@@ -492,7 +492,7 @@ def test_a_damaged_step_is_computed_again_with_a_note(gram):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nonsense"], "'nonsense' is not one of 'gram', 'mixture', 'images', 'scenes', 'real', 'all'"),
+        (["nonsense"], "'nonsense' is not one of 'gram', 'mixture', 'images', 'scenes', 'real', 'regression', 'all'"),
         (["gram", "--list", "--report-only"], "--list and --report-only exclude each other; choose one"),
         (["gram", "--steps", "a", "--report-only"], "--report-only computes nothing; leave one out"),
         (["gram", "-o", "file/below"], "--output 'file/below': "),

@@ -826,15 +826,20 @@ class Learner(BagInput):
         check_is_fitted(self, "model_")
         bags = self._bags(X)
         known = self._encode(bags, covariates)
-        if self.reference_ is not None and not isinstance(bags, EmbeddedBags):
-            warn_if_unlike(self, self.reference_, bags, known)
+        reference = self._reference_for(bags)
+        if reference is not None:
+            warn_if_unlike(self, reference, bags, known)
         return bags, known
+
+    def _reference_for(self, bags: Any) -> Reference | None:
+        """What bags are compared with; None where the model takes them and their images under symmetries for one."""
+        invariant = self.symmetries is not None or getattr(self.embedding, "symmetries", None) is not None
+        return None if invariant or isinstance(bags, EmbeddedBags) else self.reference_
 
     def _widening(self, bags: Any, covariates: Array | None) -> Array:
         """Factors of the widths of bags that are unlike those of fit."""
-        if self.reference_ is None or isinstance(bags, EmbeddedBags):
-            return np.ones(len(bags))
-        return self.reference_.widening(bags, covariates)
+        reference = self._reference_for(bags)
+        return np.ones(len(bags)) if reference is None else reference.widening(bags, covariates)
 
     # What was fitted
 
