@@ -298,9 +298,10 @@ def make_report(introduction: str, results: Results, absent: Mapping[str, str]) 
         if method != "auto"
     }
     words = judge(compared, MARGIN, more_is_better=True)
+    r2 = {name: {method: each.score for method, each in found.items()} for name, found in points.items()}
     if compared:
         report.introduction += "\n" + rule(len(compared), WHY)
-    report.findings += [*_ranking(points), *_behind(points, compared), *_sure(outcomes)]
+    report.findings += [*_ranking("R²", r2), *_behind(points, compared), *_sure(outcomes)]
     report.tables += [
         _scores(points),
         _differences(points, compared, words),
@@ -329,25 +330,33 @@ def _outcomes(results: Results) -> tuple[dict[str, dict[str, Outcome]], list[tup
     return outcomes, [*left_out.values()]
 
 
-def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Mean ranks of methods over the tables that all of them have, 1 for the largest score; best first.
+def mean_ranks(scores: Mapping[str, Mapping[str, float]]) -> tuple[dict[str, float], int]:
+    """Mean ranks of methods, 1 for the largest score, best first, and the number of tables that have all methods.
 
     Examples
     --------
-    >>> mean_ranks({"a": {"x": 0.5, "y": 0.7}, "b": {"x": 0.6, "y": 0.9}})
-    {'y': 1.0, 'x': 2.0}
+    >>> mean_ranks({"a": {"x": 0.5, "y": 0.7}, "b": {"x": 0.6, "y": 0.9}, "c": {"x": 0.1}})
+    ({'y': 1.0, 'x': 2.0}, 2)
     """
-    methods = max((list(found) for found in scores.values()), key=len)
+    methods = list(dict.fromkeys(method for found in scores.values() for method in found))
     full = [found for found in scores.values() if all(method in found for method in methods)]
+    if not full:
+        return {}, 0
     ranks = np.array([rankdata([-round(found[method], 6) for method in methods]) for found in full])
     means = dict(zip(methods, ranks.mean(axis=0).tolist(), strict=True))
-    return dict(sorted(means.items(), key=lambda item: item[1]))
+    return dict(sorted(means.items(), key=lambda item: item[1])), len(full)
 
 
-def _ranking(points: Outcomes) -> list[str]:
-    scores = {name: {method: each.score for method, each in found.items()} for name, found in points.items()}
-    words = ", ".join(f"{method} {rank:.1f}" for method, rank in mean_ranks(scores).items())
-    return [f"Mean rank of R² over {len(points)} tables and splits, 1 is best: {words}."]
+def _ranking(what: str, scores: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """A sentence with the mean ranks over all tables that have all methods, and one over the methods of all tables."""
+    everywhere = set.intersection(*(set(found) for found in scores.values()))
+    cases = [scores, {name: {m: found[m] for m in found if m in everywhere} for name, found in scores.items()}]
+    sentences = []
+    for case in cases if len(everywhere) < max(map(len, scores.values())) else cases[:1]:
+        ranks, n = mean_ranks(case)
+        words = ", ".join(f"{method} {rank:.1f}" for method, rank in ranks.items())
+        sentences += [f"Mean rank of {what} over {n} tables and splits, 1 is best: {words}."] if n else []
+    return sentences
 
 
 def _behind(points: Outcomes, compared: Mapping[tuple[str, str], Difference]) -> list[str]:
@@ -372,10 +381,7 @@ def _sure(outcomes: Outcomes) -> list[str]:
         return []
     own = [found["auto"] for found in sure.values()]
     thirds = np.mean([each.thirds for each in own], axis=0)
-    ranks = mean_ranks(
-        {n: {m: -float(np.mean([*e.crps.values()])) for m, e in found.items()} for n, found in sure.items()}
-    )
-    words = ", ".join(f"{method} {rank:.1f}" for method, rank in ranks.items())
+    losses = {n: {m: -float(np.mean([*e.crps.values()])) for m, e in found.items()} for n, found in sure.items()}
     at_random = [
         each.coverage for name, each in zip(sure, own, strict=True) if not name.split(", ")[1].startswith("by")
     ]
@@ -385,7 +391,7 @@ def _sure(outcomes: Outcomes) -> list[str]:
         f"({np.mean(at_random):.3f} over the random splits alone); in thirds by size "
         f"{', '.join(f'{value:.3f}' for value in thirds)}, small bags first."
     )
-    return [coverage, f"Mean rank of CRPS, 1 is best: {words}."]
+    return [coverage, *_ranking("CRPS", losses)]
 
 
 def _scores(points: Outcomes) -> Table:

@@ -373,7 +373,12 @@ def test_all_goes_on_without_those_that_can_not_run(studies, tmp_path):
     ]  # fmt: skip
     assert "distembed: mixture: needs real data" in result.stderr.splitlines()
     assert last(result) == "distembed: 4 of 6 experiments are done; not mixture, scenes"
-    assert sorted(path.name for path in (tmp_path / "results").glob("*.md")) == ["gram.md", "images.md", "real.md"]
+    assert sorted(path.name for path in (tmp_path / "results").glob("*.md")) == [
+        "gram.md",
+        "images.md",
+        "real.md",
+        "regression.md",
+    ]
     del studies["mixture"].wrong["prepare"]
     run("all", "-q", code=1)
     assert (tmp_path / "results" / "mixture.md").exists()
