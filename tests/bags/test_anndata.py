@@ -345,3 +345,38 @@ def test_anndata_in_place_of_bags():
         de.as_bags(data)
     with pytest.raises(TypeError, match=said):
         de.DistributionClassifier().fit(data, STATUS)
+
+
+def replaced(name, values):
+    def spoil(file):
+        del file[name]
+        file[name] = values
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("how", "spoil", "said"),
+    [
+        ("array", replaced("obs/donor/codes", np.array([0, 1, 9, 2, 0, 1], np.int8)), "index 9 is out of bounds"),
+        ("array", replaced("obs/type/codes", np.array([0, 1, 9, 2, 0, 1], np.int8)), "index 9 is out of bounds"),
+        ("array", replaced("obs/donor/codes", np.full(6, 0.5)), "must be of integer"),
+        ("array", replaced("X", np.full((6, 3), b"a")), "X must be real numbers"),
+        ("array", replaced("X", np.ones((6, 3, 2))), r"X must have two axes, .* got shape \(6, 3, 2\)"),
+        ("array", replaced("X", 1.0), "X must have two axes"),
+        ("csr", replaced("X/indptr", np.array([0, 99, 2, 3, 4, 5, 6])), "indptr of a sparse matrix must rise from 0"),
+        ("csr", replaced("X/indices", np.full(18, 50)), "indices of a sparse matrix must be from 0 to 2"),
+        ("csr", replaced("X/indices", np.full(18, -1)), "indices of a sparse matrix must be from 0 to 2"),
+        ("csc", replaced("X/indices", np.full(18, 50)), "indices of a sparse matrix must be from 0 to 5"),
+        ("csc", replaced("X/indptr", np.array([0, 1])), "indptr of a sparse matrix must rise from 0"),
+        ("csr", lambda file: file["X"].attrs.modify("shape", (2**40, 3)), "indptr of a sparse matrix"),
+        ("csr", lambda file: file["X"].attrs.modify("shape", (6, 2**40)), "X has 1,099,511,627,776 columns"),
+        ("csr", lambda file: file["X"].attrs.create("shape", "ab"), "the shape of X must be two whole numbers"),
+    ],
+)
+def test_damaged_files_are_refused_in_a_sentence(tmp_path, how, spoil, said):
+    path = write(tmp_path / "cells.h5ad", cells(), how)
+    with h5py.File(path, "a") as file:
+        spoil(file)
+    with pytest.raises(ValueError, match=said):
+        Bags.from_anndata(path, "donor", categorical=["type"], covariates=["age"])

@@ -27,6 +27,7 @@ from .labels import check_label, rows_of_values
 from .missing import LABEL, settle
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
+MOST_COLUMNS = 1 << 24  # of a sparse matrix; each has a name
 _REMEDY = "name another column of obs, or correct those rows"
 
 
@@ -346,6 +347,18 @@ class _Compressed:
         self._indptr = np.asarray(indptr[:], dtype=np.int64)
         self._shape = shape
         self.by_rows = by_rows
+        # SciPy trusts these, and reads outside of its arrays where a damaged file makes them wrong
+        lines = shape[0] if by_rows else shape[1]
+        n_entries = min(len(data), len(indices))
+        bounds = self._indptr
+        if bounds.shape != (lines + 1,) or bounds[0] != 0 or bounds[-1] > n_entries or (np.diff(bounds) < 0).any():
+            raise RuntimeError(f"indptr of a sparse matrix must rise from 0 to {n_entries:,} in {lines:,} steps")
+
+    def _checked(self, entries: Any, n: int) -> Any:
+        """Return positions in a row or column, which are inside of it."""
+        if len(entries) and not 0 <= entries.min() <= entries.max() < n:
+            raise RuntimeError(f"indices of a sparse matrix must be from 0 to {n - 1:,}")
+        return entries
 
     def __getitem__(self, rows: slice) -> Any:
         from scipy.sparse import csr_matrix
@@ -353,14 +366,15 @@ class _Compressed:
         start, stop, _ = rows.indices(self._shape[0])
         bounds = self._indptr[start : stop + 1]
         inside = slice(bounds[0], bounds[-1])
-        entries = (self._data[inside], self._indices[inside], bounds - bounds[0])
+        places = self._checked(self._indices[inside], self._shape[1])
+        entries = (self._data[inside], places, bounds - bounds[0])
         return csr_matrix(entries, shape=(stop - start, self._shape[1]))
 
     def lines(self, chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield columns one by one."""
         for k, j in enumerate(chosen):
             inside = slice(*self._indptr[j : j + 2].tolist())
-            entries = self._indices[inside]
+            entries = self._checked(self._indices[inside], self._shape[0])
             yield k, np.bincount(entries, self._data[inside], minlength=self._shape[0])
 
 
@@ -471,6 +485,8 @@ def as_matrix(where: str, values: Any, names: Sequence[str] | None) -> Matrix:
     """Return what has a 2-D shape and a dtype as a matrix with names of columns that differ."""
     if len(values.shape) == 1:
         values = np.asarray(values[:])[:, None]
+    if len(values.shape) != 2:
+        raise ValueError(f"{where} must have two axes, cells and columns, got shape {values.shape}; write it again")
     shape = (int(values.shape[0]), int(values.shape[1]))
     if values.__class__.__module__.startswith("scipy.sparse"):
         by_rows = values.format != "csc"
@@ -529,7 +545,7 @@ def _open_file(path: str | os.PathLike[str]) -> Iterator[AnnotatedData]:
             )
         try:
             yield _File(file, name, h5py)
-        except (OSError, KeyError, RuntimeError) as error:
+        except (OSError, LookupError, RuntimeError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"{name} can't be read as AnnData: {error}; write it again by adata.write_h5ad") from error
 
 
@@ -626,7 +642,12 @@ class _File(AnnotatedData):
             return as_matrix(where, np.column_stack([self._values(item[name]) for name in names]), names)
         if "indptr" not in item:
             raise KeyError(f"{where} is of the encoding {kind!r}, which is not known")
-        rows, width = (int(n) for n in item.attrs.get("shape", item.attrs.get("h5sparse_shape")))
+        sizes = np.asarray(item.attrs.get("shape", item.attrs.get("h5sparse_shape")))
+        if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0:
+            raise RuntimeError(f"the shape of {where} must be two whole numbers")
+        rows, width = sizes.tolist()
+        if width > MOST_COLUMNS or (names is not None and len(names) != width):
+            raise RuntimeError(f"{where} has {width:,} columns, and var {0 if names is None else len(names):,} rows")
         values = _Compressed(item["data"], item["indices"], item["indptr"], (rows, width), "csc" not in kind)
         return Matrix(where, _distinct(where, width, names), (rows, width), item["data"].dtype, values)
 
