@@ -340,7 +340,9 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     model = fitted(bags, y)
     with pytest.raises(ValueError, match=r"report.write\(y=...\): must be of shape \(60,\), got \(3,\)"):
         de.report.write(model, bags, y[:3], tmp_path / "r.html")
-    with pytest.raises(ValueError, match="must predict one target, got 2"):
+    with pytest.raises(
+        ValueError, match=r"report.write\(output=...\): must be from 0 to 1 for a model of 2 outputs, got None"
+    ):
         de.report.write(fitted(bags, np.stack([y, y], axis=1)), bags, None, tmp_path / "r.html")
     real = builtins.__import__
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.metrics import r2_score
 
 import distembed as de
 from distembed.learners.scores import Score
@@ -55,7 +56,7 @@ def test_caveats(tmp_path, model):
 def test_without_labels_and_without_new_bags(tmp_path, model):
     bags, y = means_that_matter(60)
     assert "There are no labels" in summary_of(tmp_path, model, bags, None)
-    assert "none is left to judge it by" in summary_of(tmp_path, model, bags, y)
+    assert "none is left to score the model on" in summary_of(tmp_path, model, bags, y)
 
 
 def test_an_ensemble_on_its_training_bags_has_the_score_of_the_fit():
@@ -74,3 +75,16 @@ def test_the_map_first_shows_a_bag_that_counts():
     assert first_shown(found, np.array([9.0, 1.0, 2.0, 9.0])) == 2
     assert first_shown(found, None) == 1
     assert first_shown(Predictions(np.zeros(2), trained=np.ones(2, bool)), None) == 0
+
+
+def test_one_of_several_outputs(tmp_path):
+    bags, y = means_that_matter(60)
+    both = np.stack([np.zeros(60) + np.arange(60) % 2, y], axis=1)
+    model = de.DistributionRegressor("mean", n_components=50, tune=None, random_state=0).fit(bags[:40], both[:40])
+    text = summary_of(tmp_path, model, bags[40:], both[40:], output=1, name="dose")
+    own = float(re.search(r"The R² is (\S+) on 20 bags", text)[1])
+    assert own == pytest.approx(r2_score(both[40:, 1], model.predict(bags[40:])[:, 1]), abs=0.006)
+    assert text.index("signal") < text.index("noise")
+    assert summary_of(tmp_path, model, bags[40:], both[40:, 1], output=1) == text
+    with pytest.raises(ValueError, match=r"must be from 0 to 1 for a model of 2 outputs, got 2"):
+        de.report.write(model, bags, None, tmp_path / "r.html", output=2)

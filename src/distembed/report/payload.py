@@ -44,7 +44,7 @@ def payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: 
         "seen": made.trained.astype(int).tolist(),
         "densities": texts,
         "columns": about,
-        "maps": explain_bags(model, bags, made.predicted, [j for j, _ in effect.of_points[:DENSITIES]]),
+        "maps": explain_bags(model, bags, made, [j for j, _ in effect.of_points[:DENSITIES]]),
         "effects": {"columns": effect.columns[:8], "changes": changes, "explained": effect.explained},
     }
 
@@ -88,7 +88,7 @@ def densities(bags: Bags, columns: list[int]) -> tuple[list[list[str]], list[dic
     return [list(row) for row in zip(*texts, strict=True)], about
 
 
-def explain_bags(model: Any, bags: Bags, predicted: Array, columns: list[int]) -> dict[int, list[tuple[str, float]]]:
+def explain_bags(model: Any, bags: Bags, made: Predictions, columns: list[int]) -> dict[int, list[tuple[str, float]]]:
     """Where in some columns mass changes the prediction of a bag, for learners of one density embedding that explain.
 
     Of at most 300 bags: for each column a sign for each bin of :func:`densities`, from the most negative change to the
@@ -100,9 +100,9 @@ def explain_bags(model: Any, bags: Bags, predicted: Array, columns: list[int]) -
     if not hasattr(learner, "model_"):
         return found
     some = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_MAPS)).astype(int))
-    outputs = np.zeros(len(some), int)
+    outputs = np.full(len(some), made.output)
     if hasattr(learner, "classes_"):
-        outputs = np.argmax(predicted[some][:, None] == learner.classes_, axis=1)
+        outputs = np.argmax(made.predicted[some][:, None] == learner.classes_, axis=1)
     answer = map_of(learner.model_, bags[some], outputs)
     if answer is None:
         return found

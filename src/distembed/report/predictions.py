@@ -39,6 +39,8 @@ class Predictions:
         Bags that the model has learned from.
     how : str
         How the predictions that count were made, in a sentence.
+    output, n_outputs : int
+        Which output of a model these are, and how many it has.
     """
 
     predicted: Array
@@ -47,6 +49,8 @@ class Predictions:
     sets: Array | None = None
     trained: Array = field(default_factory=lambda: np.empty(0, bool))
     how: str = ""
+    output: int = 0
+    n_outputs: int = 1
 
 
 _FEW = 50  # ids that are tried in every form
@@ -102,8 +106,10 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
     )
 
 
-def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool = True) -> Predictions:
-    """Predictions for bags, piece by piece."""
+def predict(
+    model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool = True, output: int | None = None
+) -> Predictions:
+    """Predictions for bags, piece by piece; of several outputs, those of one."""
     learner = inner(model)
     pieces = []
     for first in range(0, bags.n_bags, AT_ONCE):
@@ -115,16 +121,20 @@ def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool 
         if calibrated:
             found.intervals, found.sets = intervals_and_sets(model, piece, COVERAGE, given)
         pieces.append(found)
-    if pieces[0].predicted.ndim != 1:
+    n_outputs = pieces[0].predicted.shape[1] if pieces[0].predicted.ndim == 2 else 1
+    if (output is None and n_outputs > 1) or not (output is None or 0 <= output < n_outputs):
         raise ValueError(
-            f"report: the model must predict one target, got {pieces[0].predicted.shape[1]}; write a report of a model "
-            "for each"
+            f"report.write(output=...): must be from 0 to {n_outputs - 1} for a model of {n_outputs} outputs, got "
+            f"{output}; write a report for each"
         )
+    for each in pieces if n_outputs > 1 else ():
+        each.predicted = each.predicted[:, output]
+        each.intervals = None if each.intervals is None else each.intervals[:, output]
     joined = {
         name: None if getattr(pieces[0], name) is None else np.concatenate([getattr(each, name) for each in pieces])
         for name in ("predicted", "probabilities", "intervals", "sets")
     }
-    return Predictions(**joined)  # type: ignore[arg-type]
+    return Predictions(**joined, output=output or 0, n_outputs=n_outputs)  # type: ignore[arg-type]
 
 
 def rows_of(table: Any, rows: Any) -> Any:
@@ -188,9 +198,10 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     given = None if covariates is None else rows_of(covariates, rows)
     changes = np.empty((len(rows), len(asked)))
     with without_comparing():
-        whole = predict(model, some, given, calibrated=False)
+        output = found.output
+        whole = predict(model, some, given, calibrated=False, output=output)
         for k, columns in enumerate(asked):
-            other = predict(model, permute_columns(some, columns, rng), given, calibrated=False)
+            other = predict(model, permute_columns(some, columns, rng), given, calibrated=False, output=output)
             changes[:, k] = _lost(whole, other)
     order = np.argsort(-np.abs(changes).mean(axis=0), kind="stable")
     firsts = [asked[k][0] for k in order]
@@ -212,7 +223,7 @@ def _contributions(learner: Any, bags: Bags, found: Predictions, covariates: Any
     rows = _some_bags(bags, game.n_predictions)
     own = None if known is None else known[rows]
     predicted = learner.targets_.inside(learner.model_.outputs(checked[rows], own))
-    outputs = np.zeros(len(rows), np.intp)
+    outputs = np.full(len(rows), found.output, np.intp)
     if hasattr(learner, "classes_"):
         outputs = np.argmax(found.predicted[rows][:, None] == learner.classes_, axis=1)
     values = contributions(game, checked[rows], own, predicted, outputs).values

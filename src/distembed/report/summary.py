@@ -42,7 +42,8 @@ def summary(
         Of all bags.
     """
     quality = sections["quality"]
-    rows = scored_rows(model, quality)
+    of_fit = found.n_outputs == 1  # else leaderboards have means over outputs
+    rows = scored_rows(model, quality) if of_fit or quality.get("table") else []
     notes = [*_of_scores(rows, quality), *_of_likeness(model, bags, found, covariates)]
     notes += sections["data"]["notes"]
     notes += [

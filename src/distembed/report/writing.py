@@ -38,6 +38,7 @@ def write(
     *,
     covariates: Any = None,
     groups: Any = None,
+    output: int | None = None,
     name: str | None = None,
     run: Mapping[str, Any] | None = None,
     held_out: Mapping[str, Any] | None = None,
@@ -47,7 +48,7 @@ def write(
     Parameters
     ----------
     model : DistributionRegressor, DistributionClassifier, ConformalRegressor, ConformalClassifier or any with predict
-        Fitted, of one target. What is known of its search, its embedding and its intervals is shown.
+        Fitted. What is known of its search, its embedding and its intervals is shown.
     bags : Bags or anything that :func:`distembed.as_bags` reads
         In the units of ``fit``. Those that the model has learned from are recognised by their ids, of which model files
         have hashes; they are marked, and do not count in scores.
@@ -59,6 +60,9 @@ def write(
         If ``fit`` had some.
     groups : array-like of shape (n_bags,), optional
         Groups of bags to compare, such as hospitals; standard errors are over them.
+    output : int, optional
+        Which output the report is about, counted from 0, of a model of several; ``y`` has a column for each, or is the
+        one. It must be given there.
     name : str, optional
         What is predicted. By default as the command line has fitted it, or "target".
     run : mapping of str to anything, optional
@@ -91,6 +95,8 @@ def write(
     begin = perf_counter()
     found = bags if isinstance(bags, Bags) else as_bags(bags)
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
+    if targets is not None and targets.ndim == 2 and output is not None and 0 <= output < targets.shape[1]:
+        targets = targets[:, output]
     if targets is not None and targets.shape != (found.n_bags,):
         raise ValueError(f"report.write(y=...): must be of shape ({found.n_bags},), got {targets.shape}; one per bag")
     if groups is not None:
@@ -111,7 +117,7 @@ def write(
     name = (
         name or (getattr(learner, "table_", None) or {}).get("label") or ("class" if classes is not None else "target")
     )
-    made = _predictions(model, found, covariates, held_out)
+    made = _predictions(model, found, covariates, held_out, output)
     effect = effects(model, found, made, covariates)
     page: dict[str, Any] = {
         "name": name,
@@ -146,9 +152,11 @@ def open_template(name: str) -> Any:
     ).get_template(name)
 
 
-def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str, Any] | None) -> Predictions:
+def _predictions(
+    model: Any, bags: Bags, covariates: Any, held_out: Mapping[str, Any] | None, output: int | None
+) -> Predictions:
     """Predictions for all bags, and which of these count."""
-    found = predict(model, bags, covariates)
+    found = predict(model, bags, covariates, output=output)
     if held_out is None:
         found.trained, found.how = trained_on(model, bags)
         return found
