@@ -173,7 +173,7 @@ def test_command_line(adata, tmp_path):
     assert explained.obs[["effect", "effect_region"]].notna().all(axis=None)
     assert_array_equal(explained.X, adata.X)
     assert_allclose(explained.obs.groupby("donor", observed=True)["effect"].mean(), 0, atol=1e-6)
-    assert "which is no .h5ad file" in refused("explain", tmp_path / "m", "a.csv", "-o", tmp_path / "e.h5ad")
+    assert "which is not an .h5ad file" in refused("explain", tmp_path / "m", "a.csv", "-o", tmp_path / "e.h5ad")
 
 
 @pytest.mark.filterwarnings("default")  # of few donors

@@ -145,7 +145,7 @@ class _Rules:
 
     @property
     def _fitted(self) -> Any:
-        """A copy of the fitted estimator, so no rule sees what another left behind."""
+        """A copy of the fitted estimator, so no rule depends on another."""
         return copy.deepcopy(self._first[1])
 
     @cached_property
@@ -221,7 +221,7 @@ class _Rules:
         require_error(NotFittedError, lambda: clone(self._fitted).transform(self._bags), "transform of a clone")
 
     def random_state(self) -> None:
-        """The same ``random_state`` gives the same rows, and NumPy's global generator is left alone."""
+        """Equal ``random_state`` gives equal rows, and NumPy's global generator is left untouched."""
         before = joblib.hash(np.random.get_state())  # noqa: NPY002
         require_close(self._new().fit(self._bags).transform(self._bags), self._wanted, "a second clone")
         require(joblib.hash(np.random.get_state()) == before, "the global generator has moved")  # noqa: NPY002
@@ -258,7 +258,7 @@ class _Rules:
         require_close(twice, self._wanted, "every point twice")
 
     def constant_weights(self) -> None:
-        """Equal weights are as good as none, in ``fit`` too."""
+        """Equal weights give the same result as none, in ``fit`` too."""
         weighted = self._weighted(np.full(self._bags.n_points, 2.5))
         require_close(self._fitted.transform(weighted), self._wanted, "weights of 2.5")
         require_close(self._new().fit(weighted).transform(self._bags), self._wanted, "fit with weights of 2.5")

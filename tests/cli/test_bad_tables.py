@@ -130,7 +130,7 @@ def test_files_that_are_no_models(folder, tmp_path):
     cut = tmp_path / "cut.distembed"
     cut.write_bytes((folder / "numbers.distembed").read_bytes()[:5000])
     for path, said in (
-        (tmp_path / "odd.distembed", "is no model file of distembed"),
+        (tmp_path / "odd.distembed", "is not a model file of distembed"),
         (cut, "cut.distembed"),
         (tmp_path / "absent.distembed", "absent.distembed"),
         (folder / "labels.csv", "is a table, and a model comes first"),

@@ -90,7 +90,7 @@ def test_bins_finer_than_nodes_warn():
 
 
 def test_bins_that_do_not_fit_the_nodes_warn():
-    with pytest.warns(UserWarning, match=r"\(64,\) nodes is no multiple of \(10,\) bins, .*choose nodes=Grid\(70\)"):
+    with pytest.warns(UserWarning, match=r"\(64,\) nodes is not a multiple of \(10,\) bins, .*choose nodes=Grid\(70\)"):
         Histogram(10).warn_if_unresolved(Grid(64).resolve(1), None)
     with pytest.warns(UserWarning, match=r"choose nodes=Grid\(\(18, 21\)\)"):
         Histogram((3, 7)).warn_if_unresolved(Grid(16).resolve(2), None)

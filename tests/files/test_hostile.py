@@ -404,7 +404,7 @@ def test_all_rules_can_be_read():
     for kind in [*INVARIANTS, *STORABLE["object"].values(), *STORABLE["estimator"].values()]:
         for rule in rules_of(kind).values():
             assert forms(rule)
-    with pytest.raises(ValueError, match=r"is no form of attributes; see its docstring"):
+    with pytest.raises(ValueError, match=r"is not a form of attributes; see its docstring"):
         forms("finite[n]")
 
 

@@ -701,7 +701,9 @@ def test_pickles_are_not_run(valid, tmp_path):
         load(forge(tmp_path / "m", members))
     for data in (pickle.dumps(Touch(tmp_path / "run")), out.getvalue()):
         (tmp_path / "m").write_bytes(data)
-        with pytest.raises(ModelFileError, match=r"is no model file of distembed; give the path of a file that save"):
+        with pytest.raises(
+            ModelFileError, match=r"is not a model file of distembed; give the path of a file that save"
+        ):
             load(tmp_path / "m")
     with zipfile.ZipFile(tmp_path / "m", "w") as archive:
         archive.writestr("data.pkl", pickle.dumps(Touch(tmp_path / "run")))
@@ -723,13 +725,13 @@ def test_other_names_are_not_looked_up(name, tmp_path, monkeypatch):
         {"kind": "estimator", "class": name, "parameters": {}, "state": {}},
         {"kind": "object", "class": name, "state": {}},
     ):
-        with pytest.raises(ModelFileError, match=r"is no class that model files know.*; save the model again with"):
+        with pytest.raises(ModelFileError, match=r"is not a class that model files know.*; save the model again with"):
             load(forge(tmp_path / "m", {}, rows=[row], versions={}))
     if name == "distembed.knn":
         return
     before = [EMPTY, {"kind": "dict", "keys": [], "items": []}]
     for row in (cube(a={"function": name}), {"kind": "partial", "function": name, "items": [{"at": 0}, {"at": 1}]}):
-        with pytest.raises(ModelFileError, match=r"stands for no value|no function that model files know"):
+        with pytest.raises(ModelFileError, match=r"stands for no value|is not a function that model files know"):
             load(forge(tmp_path / "m", {}, rows=[*before, row], versions={}))
     assert set(imported) <= {f"distembed.{room}" for room in names.ROOMS}  # whatever the file says
 

@@ -408,7 +408,7 @@ def test_errors_of_parameters_and_of_rows():
         ForestHead("wood").fit(ROWS, NUMBERS, None, FOLDS)
     with pytest.raises(ValueError, match="finite numbers"):
         KernelHead().fit(ROWS, np.full(60, np.inf), None, FOLDS)
-    with pytest.raises(ValueError, match="at most 3,000 rows fit in memory, got 3,001; judge it on a part of the bags"):
+    with pytest.raises(ValueError, match="at most 3,000 rows fit in memory, got 3,001; score it on a part of the bags"):
         KernelHead().fit(np.zeros((3001, 1)), np.zeros(3001), None, [])
     with pytest.raises(ValueError, match="the 4 columns of fit"):
         KernelHead().fit(ROWS, NUMBERS, None, FOLDS).predict(ROWS[:, :2])

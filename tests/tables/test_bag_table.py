@@ -760,8 +760,8 @@ def test_files_that_are_empty_or_damaged(tmp_path, suffix):
         kind = {".parquet": "Parquet", ".npz": "npz"}.get(suffix, "Feather")
         text = message(read_bags, path, bag="id")
         assert text == (
-            f"{str(path)!r} is no readable {kind} file: it is damaged, cut off or of another format; write it again, "
-            "or correct its suffix"
+            f"{str(path)!r} is not a readable {kind} file: it is damaged, cut off or of another format; write it "
+            "again, or correct its suffix"
         )
 
 
@@ -771,7 +771,7 @@ def test_damage_inside_a_file(tmp_path):
     content = bytearray(path.read_bytes())
     content[200:6000] = os.urandom(5800)
     path.write_bytes(bytes(content))
-    assert "is no readable Parquet file" in message(read_bags, path, bag="id", sorted=False)
+    assert "is not a readable Parquet file" in message(read_bags, path, bag="id", sorted=False)
 
 
 def test_paths_that_name_no_table(tmp_path):
@@ -821,7 +821,7 @@ def test_a_file_without_permission(tmp_path, monkeypatch):
 def test_archives_of_bags_are_no_tables(tmp_path):
     Bags.from_arrays([[1.0]]).save(tmp_path / "b.npz")
     text = message(read_bags, tmp_path / "b.npz", bag="bag")
-    assert text == f"{str(tmp_path / 'b.npz')!r} was written by Bags.save and is no table; read it with Bags.load"
+    assert text == f"{str(tmp_path / 'b.npz')!r} was written by Bags.save and is not a table; read it with Bags.load"
     np.savez(tmp_path / "u.npz", id=np.arange(3), x=np.arange(4.0))
     assert "one entry per row, got lengths 'id' 3, 'x' 4" in message(read_bags, tmp_path / "u.npz", bag="id")
     np.savez(tmp_path / "o.npz", id=np.arange(2), x=np.array([1, "a"], dtype=object))

@@ -159,7 +159,7 @@ class Watch:
         self._file = None
 
     def verdict(self) -> str | None:
-        """Return why the column is no coordinate, or None if it may be one."""
+        """Return why the column is not a coordinate, or None if it may be one."""
         self.end_file()
         if self._n_rows < LEAST_ROWS:
             return None

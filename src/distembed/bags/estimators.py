@@ -81,7 +81,7 @@ def refuse_other_order(y: Any, bags: Any, owner: str) -> None:
 
 
 def _with_ids(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, whose data frames of pandas have the ids of the bags as index."""
+    """Wrap a method to give its pandas data frames the ids of the bags as index."""
 
     @wraps(transform)
     def indexed(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:

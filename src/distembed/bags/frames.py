@@ -217,7 +217,7 @@ def _coordinates(
 
 
 def _fault_of_category(column: Any, rows: IntArray | None, offsets: IntArray) -> str | None:
-    """Return why a column of categories is no coordinate, if it is none: labels tell bags or points apart."""
+    """Return why a column of categories is not a coordinate, or None: its labels identify bags or points."""
     keys, missing = column_keys(plain_categories(column))
     there = np.ones(len(keys), bool)
     there[missing] = False
@@ -232,7 +232,7 @@ def _fault_of_category(column: Any, rows: IntArray | None, offsets: IntArray) ->
 
 
 def _verdict(values: NDArray[Any], codes: IntArray, bags: Sequence[int]) -> str | None:
-    """Return why a column of numbers is no coordinate, if it is none; a first piece acquits most."""
+    """Return why a column of numbers is not a coordinate, or None; a first piece acquits most."""
     watch = Watch()
     for start in range(0, len(values), _PIECE):
         watch.add(values[start : start + _PIECE], codes[start : start + _PIECE], bags)
@@ -304,7 +304,7 @@ def is_category(column: Any) -> bool:
 
 
 def plain_categories(column: Any) -> Any:
-    """Return a column; categories of pandas that are intervals, dates and the like are their text."""
+    """Return a column; categories of pandas such as intervals and dates become their text."""
     dtype: Any = getattr(column, "dtype", None)
     if type(dtype).__name__ != "CategoricalDtype" or dtype.categories.inferred_type in _PLAIN_KINDS:
         return column

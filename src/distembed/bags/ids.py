@@ -11,7 +11,7 @@ labels, get the same ids.
 
 *From bags to rows.* Targets, weights and covariates are put in the order of the bags. A Series or data frame of pandas
 has an index. If it is the ids of the bags, in any order, it names the bag of each value. If it is 0, 1, ... and these
-are no ids, the values are in the order of the bags. Any other index is refused. Several levels are joined as columns
+are not ids, the values are in the order of the bags. Any other index is refused. Several levels are joined as columns
 are.
 """
 

@@ -68,7 +68,7 @@ def _sort_each(bags: Bags, column: Array) -> Array:
 
 
 def sort_points(bags: Bags) -> Bags:
-    """The same bags, the points of each in the order of :func:`order_points`, with their weights.
+    """Bags with the points of each in the order of :func:`order_points`, with their weights.
 
     Examples
     --------

@@ -275,7 +275,7 @@ def products(basis: Basis, indices: Array, points: Array) -> Array:
 
 
 def evenly(nodes: GridNodes | PointNodes) -> tuple[GridNodes | PointNodes, Array | None]:
-    r"""The same nodes with equal volumes, and the factors of densities that make up for it.
+    r"""Nodes with equal volumes in the same places, and the factors of densities that compensate.
 
     Densities may be taken relative to any other without a change of their homogeneous distances. Relative to that of
     the nodes, which is about 1/(n v_i) at node i,
@@ -380,7 +380,7 @@ class Projection:
         return n <= MOST_PRODUCTS and (n == self.n_basis_functions if columns is None else within(columns, n))
 
     def astype(self, dtype: np.dtype[Any]) -> Projection:
-        """The same projection with matrices of another dtype."""
+        """A copy of the projection with matrices of another dtype."""
         other = copy.copy(self)
         other.matrices = [np.ascontiguousarray(matrix, dtype) for matrix in self.matrices]
         return other

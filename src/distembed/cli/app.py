@@ -298,7 +298,7 @@ class Screen:
         self.out.print()
 
     def fits(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-        """Whether a table is no wider than the screen."""
+        """Whether a table fits the width of the screen."""
         wide = self.out.options.update(max_width=10_000)
         return self.out.measure(_rich_table(header, rows), options=wide).maximum <= self.out.width
 
@@ -405,7 +405,7 @@ class Bar(Presenter):
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: numbers of NumPy as numbers, what is no finite number as null.
+    """A value as JSON has it: numbers of NumPy as numbers, what is not finite as null.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     check_outputs(written, read, table=True, h5ad=True)
     if is_h5ad(asked.output) and (len(asked.table) != 1 or not is_h5ad(asked.table[0])):
         raise click.UsageError(
-            f"-o {asked.output!r}: cells of TABLE are written, which is no .h5ad file; name a CSV file"
+            f"-o {asked.output!r}: cells of TABLE are written, which is not an .h5ad file; name a CSV file"
         )
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")

@@ -251,7 +251,7 @@ def _save(found: Fitted, asked: opt.Asked) -> None:
 
 
 def _open_points(asked: opt.Asked) -> BagTable:
-    """The table of points; columns of numbers that belong to bags are no coordinates."""
+    """The table of points; columns of numbers with one value per bag are not coordinates."""
     points = opt.open_table(asked.table, asked.options)
     if asked.labels is None:
         _check_label(asked, points)
@@ -380,7 +380,7 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
 
 
 def _is_large(table: BagTable) -> bool:
-    """Whether there are so many points that they had better not be in memory all at once."""
+    """Whether there are too many points to keep all in memory."""
     points = table.known_points
     if points is None:
         points = sum(path.stat().st_size for path in table.files) // POINT_BYTES

@@ -92,7 +92,7 @@ def check_one_embedding(model: Any, path: str, what: str) -> None:
 
 
 def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> None:
-    """The candidates of an ensemble; if there are more than so many, those that count, the mean and the constant."""
+    """The candidates of an ensemble; if there are more than this many, those that count, the mean and the constant."""
     from ..plot.charts import BASELINES
 
     cells = board.cells()

@@ -145,7 +145,7 @@ class Graph:
         return lazily(work, *args, where=f"partition {part} ({self._describe(part)})", key=key)
 
     def at_once(self, name: str, part: int, work: Callable[..., Any], *args: Any) -> Any:
-        """The same, to be done before all else when its arguments are there: a small thing taken from a large one.
+        """A task with the highest priority once its arguments are there: it takes a small thing from a large one.
 
         The large one would wait in memory for it: Dask does last what nothing else depends on.
         """

@@ -192,7 +192,7 @@ class Known(NamedTuple):
     covariates: dict[str, Array] | None = None
 
     def take(self, rows: Any) -> Known:
-        """The same of some of the bags."""
+        """Labels, weights and covariates of some of the bags."""
         columns = None if self.covariates is None else {name: each[rows] for name, each in self.covariates.items()}
         return Known(self.y[rows], None if self.weight is None else self.weight[rows], columns)
 
@@ -295,7 +295,7 @@ def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTabl
 
 
 def sample_of(ids: Array, most: int, seed: Any) -> Array:
-    """Positions of at most so many ids, those of the smallest hashes, increasing.
+    """Positions of at most n ids, those of the smallest hashes, increasing.
 
     Examples
     --------

@@ -277,7 +277,7 @@ def _open_frame(frame: Any, bag: str, columns: Any, weights: str | None) -> Clus
 
 
 def _cut(files: Sequence[Any], rows: int) -> list[FilePart]:
-    """Parts of about so many rows: row groups of Parquet in their order, across files; other files as they are."""
+    """Parts of about n rows: row groups of Parquet in their order, across files; other files as they are."""
     parts: list[FilePart] = []
     held: list[tuple[Any, int, int]] = []
     n_held = 0

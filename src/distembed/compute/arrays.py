@@ -141,7 +141,7 @@ def contract_leading(array: Array, matrices: Sequence[Array], scratch: Scratch, 
 
 
 def _contract_each(array: Array, matrices: Sequence[Array]) -> Array:
-    """The same with matrices of shape (n_bags, m_j, g_j)."""
+    """Contract with matrices of shape (n_bags, m_j, g_j), one for each bag."""
     array = np.einsum("...bg,bmg->...bm", array, matrices[-1], optimize=True)
     for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
         axis = array.ndim - back

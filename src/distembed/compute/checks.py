@@ -95,7 +95,7 @@ class Message(str):
         return made
 
     def reworded(self, name: Callable[[Argument], str]) -> str:
-        """The same sentence, with arguments as a function names them."""
+        """The sentence, with arguments as a function names them."""
         return "".join(name(part) if isinstance(part, Argument) else part for part in self.parts)
 
 
@@ -272,7 +272,7 @@ def check_number(
 ) -> float:
     """Return ``value`` as ``float`` (``int`` if ``integer``) if it is a finite number in the interval.
 
-    Booleans are no numbers here: ``margin=True`` is a mistake, not a margin of one.
+    Booleans are not numbers here: ``margin=True`` is a mistake, not a margin of one.
 
     Parameters
     ----------

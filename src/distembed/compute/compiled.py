@@ -54,7 +54,7 @@ def constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
-    """Sine and cosine of half the angle of so many turns of the circle."""
+    """Sine and cosine of half the angle, given in turns of the circle."""
     t = turns - np.floor(turns + half)
     u = t * t
     sine = sines[len(sines) - 1]

@@ -155,7 +155,7 @@ def _geometric_mean(values: Array) -> Array:
 
 
 def _geometric_means(values: Array, column: Array) -> Array:
-    """The same of the values of each column."""
+    """Geometric means of the values of each column, of those that are positive and finite."""
     usable = np.isfinite(values) & (values > 0)
     n = np.bincount(column, usable)
     logs = np.bincount(column, np.log(np.where(usable, values, 1.0))) / np.maximum(n, 1)
@@ -393,7 +393,7 @@ def _apply(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool, rng:
 
 
 def _recall(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool) -> Array:
-    """The same, once for bags of the same values: a learner fits several embeddings to the same bags."""
+    """What a rule finds, cached by the values of the bags: a learner fits several embeddings to the same bags."""
     values = blake2b(b"".join(part.tobytes() for part in (few.offsets, few.points, few.weights) if part is not None))
     key = (rule, tuple(boundaries), margins, few.dtype, few.n_dims, values.digest())
     found = _found.get(key)

@@ -276,7 +276,7 @@ class Histogram(Density):
                 )
             elif self.bins is not None and sizes != nodes.shape:
                 fault = (
-                    f"a grid of {nodes.shape} nodes is no multiple of {bins} bins, so nodes mix neighbouring "
+                    f"a grid of {nodes.shape} nodes is not a multiple of {bins} bins, so nodes mix neighbouring "
                     f"bins; choose {grid}"
                 )
         if fault:

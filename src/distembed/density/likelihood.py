@@ -195,7 +195,7 @@ def resolving_bins(bandwidth: Array, finest: Sequence[int]) -> tuple[int, ...]:
 
 
 class DirectLikelihood:
-    """The same by pairs of points, for any number of dimensions.
+    """Log-likelihoods by pairs of points, for any number of dimensions.
 
     Parameters
     ----------
@@ -759,7 +759,7 @@ def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float, l
 
 
 def _best_pair(state: LeaveOneOut, before: Array, narrowest: Array) -> Steps:
-    """The same for two coordinates that are still wide, where neither gains alone."""
+    """The steps of two coordinates that are still wide, where neither gains by itself."""
     wide = [j for j, h in enumerate(state.bandwidth) if h >= WIDEST and narrowest[j] <= _PAIR_ENTRY]
     ratio = {j: state.ratio(j, _PAIR_ENTRY) for j in wide} if len(wide) > 1 else {}
     pairs = list(combinations(ratio, 2))

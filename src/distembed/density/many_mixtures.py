@@ -226,7 +226,7 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
 
 
 def _clip_eigenvalues(matrix: Array, least: float) -> Array:
-    """The same symmetric matrices with eigenvalues of at least ``least``."""
+    """Symmetric matrices whose eigenvalues are raised to at least ``least``."""
     rest = matrix.copy()
     small = np.zeros(matrix.shape[-1], bool)
     rest[range(len(rest)), range(len(rest))] -= least

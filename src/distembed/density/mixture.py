@@ -192,7 +192,7 @@ class Mixture(Density):
 
     *Cost* a bag: O(n_points n_components n_dims²) a round, some tens of rounds, five times that for ``"bic"``.
     *Limits*: unlike the other estimates it jumps, where another number of components or another maximum takes over,
-    and bags of one distribution then look different. Points near a face are no bell.
+    and bags of one distribution then look different. Points near a face do not form a bell.
 
     Copies of a point are one point with their mass, for the criterion too.
 

@@ -97,7 +97,7 @@ def _balance(
     m : ndarray of shape (n_nodes,)
         The density there.
     n_uniform, n_drawn : int
-        n_0 and n_1: points drawn, those outside the cube, which are no nodes, included.
+        n_0 and n_1: points drawn, including those outside the cube, which are not nodes.
     known_mass : bool
         Whether m is a density; otherwise its integral is found from the nodes, if some are uniform.
     acceptance : float, optional

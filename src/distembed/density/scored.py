@@ -46,7 +46,7 @@ class BagScores:
 
 
 class DrawableScores(BagScores):
-    """The same for an estimator with a ``sample``; draws are kept to the cube, and so the density is that on the cube.
+    """A scored density of an estimator with ``sample``; draws are restricted to the cube, as the density is.
 
     Examples
     --------

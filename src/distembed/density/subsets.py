@@ -44,7 +44,7 @@ def effective_sizes(bags: Bags) -> Array:
 
 
 def merge_copies(bags: Bags) -> Bags:
-    """The same distributions with every distinct point once, carrying the mass of its copies."""
+    """Bags with every distinct point once, carrying the mass of its copies."""
     bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
     order = np.lexsort((*bags.points.T, bag))
     points = bags.points[order]

@@ -143,7 +143,7 @@ def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Arra
     lambdas, weights : ndarray of shape (n_lambdas,)
         A rule for the measure of its distance.
     every : int
-        Looks at one ratio in so many.
+        Looks at every n-th ratio.
 
     Returns
     -------

@@ -186,7 +186,7 @@ def log_self(fits: Fits, rho: float, frame: CoordinateFrame) -> Array:
 
 
 def check_integrals(owner: str, logs: Array, rho: float, dtype: Any, *, root: bool = False, small: bool = True) -> None:
-    """Refuse integrals ∫ p^2ρ that are no numbers of the result's dtype: one too large, or all too small.
+    """Refuse integrals ∫ p^2ρ that the result's dtype can't hold: one too large, or all too small.
 
     Parameters
     ----------

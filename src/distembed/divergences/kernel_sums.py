@@ -215,7 +215,7 @@ def _means(groups: list[Bags], n_jobs: int | None) -> Array:
 
 
 def _own_means(bags: Bags, n_jobs: int | None) -> Array:
-    """The same of each bag with itself, ndarray of shape (n_bags,)."""
+    """Means of exp(-|x - y|²/2) over the points of each bag with itself, ndarray of shape (n_bags,)."""
     blocks = KernelBlocks(bags, bags, gaussian_kernel([bags]))
     found = np.zeros(bags.n_bags)
     run_chunks(lambda i, scratch: _add_means(found, blocks, i, slice(i, i + 1), scratch), range(bags.n_bags), n_jobs)

@@ -297,7 +297,7 @@ class _Side:
             run_chunks(self._look_at_own, self.blocks(1), n_jobs)
 
     def blocks(self, least: int) -> list[slice]:
-        """Slices of consecutive bags of about as many points as are looked up at a time, at least so many if any."""
+        """Slices of consecutive bags, each with about as many points as one look-up takes; at least ``least``."""
         most = min(_BLOCK_POINTS, -(-len(self.points) // least))
         ends = np.flatnonzero(np.diff(self.offsets[1:] // most, append=-1)) + 1
         return [slice(start, stop) for start, stop in zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True)]

@@ -122,7 +122,7 @@ def shuffle(bags: Bags, seed: int) -> Array:
 def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     """Cut each bag into ⌈n / block_size⌉ random blocks of exactly ``block_size`` points; smaller bags are one block.
 
-    Every point is used. Where n is no multiple, the last block is filled up with points of the first ones, none of
+    Every point is used. If n is not a multiple, the last block is filled up with points of the first ones, none of
     which it holds already, so by itself it is a random subset like all others.
 
     Parameters

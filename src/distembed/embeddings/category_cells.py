@@ -167,7 +167,7 @@ class Cells:
         return split.parts[np.sort(np.clip(np.searchsorted(ends, bag + level), first, last))]
 
     def numbers(self, bags: Bags) -> Bags:
-        """The same bags with zeros for codes: for checks of the continuous columns that name columns and bags."""
+        """Bags with zeros for codes, for checks of the continuous columns that name columns and bags."""
         points = bags.points.copy()
         points[:, self.columns] = 0
         return bags.replace(points=points)

@@ -243,7 +243,7 @@ class NearestWord:
         return np.asarray(best)
 
     def _nearest_in_double(self, points: Array) -> Array:
-        """The same in float64, one difference at a time."""
+        """Nearest words in float64, one difference at a time."""
         with np.errstate(over="ignore"):
             off = points[:, None, :] / self._scale - self.words / self._scale
             return np.asarray(np.sum(off * off, axis=2).argmin(axis=1))

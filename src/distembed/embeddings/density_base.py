@@ -293,7 +293,7 @@ class DensityEmbedding(Additive):
         return True
 
     def _engine(self, stages: DensityStages, n_bags: int, dtype: np.dtype[Any]) -> Any:
-        """The stages, ready for so many bags of this dtype."""
+        """The stages, ready for n bags of this dtype."""
         return NumPyEngine(stages, dtype)
 
     def _check_engine(self, stages: DensityStages) -> None:

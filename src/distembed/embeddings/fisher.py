@@ -198,8 +198,8 @@ class FisherEmbedding(Additive):
         makes the covariance of all training points the identity: what a principal component analysis in front does.
     improved : bool, default=False
         Whether entries become signed square roots, and rows then have length one. It often helps to classify images
-        (Perronnin, Sanchez and Mensink 2010), and takes away how far a bag is from the mixture; dot products are no
-        Fisher kernels then.
+        (Perronnin, Sanchez and Mensink 2010), and takes away how far a bag is from the mixture; dot products are then
+        not Fisher kernels.
     reg : float, default=1e-3
         Added to the variances of components, in units of the variance of all training points.
     max_points : int, default=20_000

@@ -164,7 +164,7 @@ class GaussianEmbedding(BagEmbedding):
     normalize : bool, default=True
         Whether ``"product:<rho>"`` is divided by √(∫ p^2ρ ∫ q^2ρ), so k(p, p) = 1 and units do not matter. Without
         it narrow bags have much longer features than wide ones, by powers of their volume, and units in which features
-        are no floats are refused. For ρ = 1/2 it makes no difference.
+        overflow are refused. For ρ = 1/2 it makes no difference.
     random_state : int, RandomState or None, default=None
         Draws the landmarks. Not used where all training bags are landmarks.
     n_jobs : int or None, default=None
@@ -181,7 +181,7 @@ class GaussianEmbedding(BagEmbedding):
     negative_share_ : float
         Sum of the negative eigenvalues of the landmarks' kernel matrix over the sum of all, by their absolute values.
         They are dropped, and with them positive ones below the size of the most negative one, which would blow up
-        features of new bags. ``"skl"`` has some: it is no positive definite kernel. The others have none.
+        features of new bags. ``"skl"`` has some: it is not a positive definite kernel. The others have none.
     n_features_in_ : int
         n_dims.
 
@@ -331,7 +331,7 @@ class GaussianEmbedding(BagEmbedding):
             self.sigma_ = float(np.clip(np.median(distances) or np.mean(distances), *SIGMAS))
 
     def _check_units(self, fits: Fits, dtype: Any, *, small: bool) -> None:
-        """Refuse fits whose kernel has units in which features are no floats."""
+        """Refuse fits whose kernel has units in which features overflow."""
         if self._kind == "product":
             logs = log_self(fits, self._rho, self._frame)
             check_integrals("GaussianEmbedding", logs, self._rho, dtype, root=True, small=small)

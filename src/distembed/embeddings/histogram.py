@@ -109,7 +109,7 @@ class MappedShares(Additive):
 
     @abstractmethod
     def _fit_cells(self, bags: Bags, n_functions: int) -> int:
-        """Make the cells, each of so many features; returns their number."""
+        """Make the cells, each with the given number of features; returns the number of cells."""
 
     @abstractmethod
     def _cells_of(self, bags: Bags, scratch: Scratch) -> Array:
@@ -191,7 +191,7 @@ class HistogramEmbedding(MappedShares):
     Memory: the result and a working set of a few megabytes a thread, or what the points of the largest bag need.
 
     *Limits.* Cells are bins^n_dims: beyond a million features ``fit`` refuses, and long before bags have too few points
-    for so many cells; :class:`~distembed.Marginals` or :class:`~distembed.CodebookEmbedding` serve more dimensions.
+    for that many cells; :class:`~distembed.Marginals` or :class:`~distembed.CodebookEmbedding` serve more dimensions.
     Points on both sides of an edge of bins count as different, however near. The maps of js, chi2 and intersection
     have errors, which add up over cells; :func:`distembed.distances.histogram_maps.worst_error` says how large.
 

@@ -232,7 +232,7 @@ class Marginals(Additive):
     projected training points; points that come to lie beyond are clipped, with its warning.
 
     *Categorical columns* are parts like others, and in pairs the other coordinate of a mixed part, for an embedding
-    that takes them. Projections refuse them: codes are no numbers.
+    that takes them. Projections refuse them: codes are not numbers.
 
     *What is lost.* Single coordinates don't see dependence between coordinates. Pairs do, and so does a large enough
     number of projections: those in all directions determine a density (Cramér and Wold).

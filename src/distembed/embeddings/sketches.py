@@ -318,7 +318,7 @@ class Additive(BagEmbedding):
                 yield Sketch(owner, size, float(weight), row.copy(), dtype)
 
     def _check(self, sketch: Any) -> None:
-        """Refuse what is no sketch of this embedding."""
+        """Refuse what is not a sketch of this embedding."""
         name = type(self).__name__
         if not isinstance(sketch, Sketch):
             raise TypeError(

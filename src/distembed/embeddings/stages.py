@@ -187,11 +187,11 @@ class NumPyEngine:
         return self.from_densities(p, out, scratch)
 
     def from_masses(self, masses: Array, matrices: Sequence[Array], out: Array | None, scratch: Scratch) -> Array:
-        """The same from binned points and the matrices that smooth them: one binning serves many bandwidths."""
+        """Features from binned points and the matrices that smooth them: one binning serves many bandwidths."""
         return self.from_densities(contract(masses, matrices, scratch, "density"), out, scratch)
 
     def from_densities(self, p: Array, out: Array | None, scratch: Scratch) -> Array:
-        """The same from densities on the nodes, of shape (g_1, ..., g_{l-1}, n_bags, g_l) or (n_bags, n_nodes)."""
+        """Features from densities on the nodes, of shape (g_1, ..., g_{l-1}, n_bags, g_l) or (n_bags, n_nodes)."""
         if self._reference is not None:
             p = p * self._reference
         return np.asarray(self._project(self._functions(p, scratch), out, scratch))

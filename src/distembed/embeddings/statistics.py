@@ -74,7 +74,7 @@ def _of_sorted(x: Array, probabilities: Array) -> Array:
 
 
 def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
-    """The same for values with masses of sum one in each row."""
+    """Quantiles of rows of values whose masses sum to one in each row."""
     new = np.ones(x.shape, bool)
     new[:, 1:] = x[:, 1:] != x[:, :-1]
     first = np.flatnonzero(new)  # of equal values

@@ -55,7 +55,7 @@ def weight_slopes(embedding: Any, bag: Bags) -> Array:
 
 
 def of_means(embedding: Any, bag: Bags) -> Array | None:
-    """The same where the row of the bag is the mean of the rows of its points; None where it is not."""
+    """Slopes if the row of the bag is the mean of the rows of its points; otherwise None."""
     shares = bag.shares()
     shares = np.full(bag.n_points, 1 / bag.n_points) if shares is None else shares
     singles = bag.replace(offsets=np.arange(bag.n_points + 1), weights=None, ids=None)
@@ -68,7 +68,7 @@ def of_means(embedding: Any, bag: Bags) -> Array | None:
 
 
 def by_groups(embedding: Any, bag: Bags) -> Array:
-    """The same for any embedding: the difference that groups of near points make, each left out in turn."""
+    """Slopes of any embedding: the difference that groups of near points make, each left out in turn."""
     group = divide_points(bag)
     shares = bag.shares()
     shares = np.full(bag.n_points, 1 / bag.n_points) if shares is None else shares

@@ -62,7 +62,7 @@ def averaged_kernel(first: Array, second: Array, sigma: float, group: Any) -> Ar
 
 
 def memory(n_bags: int) -> str:
-    """What kernel matrix, factor, features and the linear model of so many bags take, at most.
+    """Memory of kernel matrix, factor, features and the linear model of n bags, at most.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def memory(n_bags: int) -> str:
 
 
 def starting_with(owner: object, n_bags: int) -> str:
-    """What is begun with so many bags, and the memory it takes, for those who watch; refuses too many bags.
+    """The name of the stage for n bags and the memory it takes, for progress; refuses too many bags.
 
     Examples
     --------

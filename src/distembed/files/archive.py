@@ -53,7 +53,7 @@ _AGAIN = "save the model again, or get another copy"
 
 
 class ModelFileError(ValueError):
-    """A file is no model file, or a damaged, hostile or newer one.
+    """A file is not a model file, or a damaged, hostile or newer one.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
 def _check_ends(file: BinaryIO, name: str, total: int) -> tuple[int, str | None]:
     """The version of the format and the manifest's checksum, from the end of the file, before zipfile looks at it."""
     if file.read(4) != b"PK\x03\x04":
-        raise ModelFileError(f"{name}: is no model file of distembed; give the path of a file that save wrote")
+        raise ModelFileError(f"{name}: is not a model file of distembed; give the path of a file that save wrote")
     file.seek(max(0, total - _TAIL))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")

@@ -88,7 +88,7 @@ def claim_of(made: Any) -> Claim:
 
 
 def _passing(n_bytes: float, times: float = 1) -> Claim:
-    """So many bytes, passed over so many times."""
+    """The claim of n bytes that are passed over this many times."""
     return Claim(work=float(n_bytes), total=float(n_bytes) * times)
 
 
@@ -98,7 +98,7 @@ def _size(made: Any, name: str) -> int:
 
 
 class Allowance:
-    """What a file of so many bytes may claim.
+    """What a file of n bytes may claim.
 
     Parameters
     ----------

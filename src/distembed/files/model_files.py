@@ -143,8 +143,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memo
     Raises
     ------
     ModelFileError
-        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first,
-        then objects are made and checked, then the model predicts for two small bags.
+        A ValueError: the file is not a model file, or a damaged, hostile or newer one. All checksums are compared
+        first, then objects are made and checked, then the model predicts for two small bags.
 
     Warns
     -----
@@ -161,7 +161,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memo
     ...     load(path)
     Traceback (most recent call last):
     ...
-    distembed.files...ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
+    distembed.files...ModelFileError: ...: is not a model file of distembed; give the path of a file that save wrote
     """
     archive = read_archive(path, max_bytes)
     try:
@@ -254,7 +254,7 @@ def first_step(model: Any) -> Any:
 
 
 def _values(column: Any, n: int) -> Array:
-    """So many values that a column of covariates has seen."""
+    """An array of n values that a column of covariates has in training."""
     return np.array([*getattr(column, "labels", (0.0,))[:1]] * n)
 
 
@@ -316,8 +316,8 @@ def info(path: str | os.PathLike[str]) -> ModelInfo:
     Returns
     -------
     ModelInfo
-        Class, parameters, versions, sizes. What is no model file is a :class:`ModelFileError`. Checksums of arrays are
-        not compared: :func:`load` does.
+        Class, parameters, versions, sizes. What is not a model file is a :class:`ModelFileError`. Checksums of arrays
+        are not compared: :func:`load` does.
 
     Examples
     --------

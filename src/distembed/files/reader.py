@@ -94,7 +94,7 @@ def forms(rule: str) -> tuple[Form, ...]:
     for text in re.split(_OR, rule):
         match = _RULE.fullmatch(text)
         if match is None:
-            raise ValueError(f"storable: {text!r} is no form of attributes; see its docstring")
+            raise ValueError(f"storable: {text!r} is not a form of attributes; see its docstring")
         array, sizes, container, inside, size, name = match.groups()
         names = tuple(each.strip() for each in (sizes or "").split(",") if each.strip())
         found.append(Form(array or container or ("size" if size else name), (size,) if size else names, inside or ""))
@@ -339,7 +339,7 @@ class Reader:
             self._depths.append(self._deepest + 1)
             self._sizes.append(self._size + (100 if row["kind"] == "estimator" else 1))  # which take their time
         if rows[-1]["kind"] != "estimator":
-            raise Wrong("its last object is no estimator")
+            raise Wrong("its last object is not an estimator")
         return self._made[-1]
 
     def _start_object(self) -> None:
@@ -534,7 +534,7 @@ def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
     name = row.get(key)
     found = known(kind, name) if isinstance(name, str) else None
     if found is None:
-        raise Wrong(f"{short(name)} is no {key} that model files know")
+        raise Wrong(f"{short(name)} is not a {key} that model files know")
     return found
 
 
@@ -561,14 +561,14 @@ def _plain_dtype(text: str, data: bytes | None = None) -> Any:
     """A dtype of numbers or text, or one value of it."""
     dtype = np.dtype(text)
     if dtype.kind not in "biufcSUMm" or (data is not None and len(data) != dtype.itemsize):
-        raise Wrong(f"{short(text)} is no dtype of numbers or text of that size")
+        raise Wrong(f"{short(text)} is not a dtype of numbers or text of that size")
     return dtype if data is None else np.frombuffer(data, dtype, 1)[0] if data else dtype.type()
 
 
 def _shape(row: dict[str, Any]) -> tuple[int, ...]:
     shape = row.get("shape")
     if not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in shape):
-        raise Wrong("its shape is no list of sizes")
+        raise Wrong("its shape is not a list of sizes")
     return tuple(shape)
 
 

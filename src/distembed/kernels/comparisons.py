@@ -220,7 +220,7 @@ class Comparison:
         return d2.astype(np.float64, copy=False)
 
     def both_ways(self, x: Any, y: Any = None) -> Array:
-        """The same with the two directions averaged where they differ.
+        """Divergences with the two directions averaged where they differ.
 
         Whether a callable is symmetric is found out at the first square matrix: compare the training bags first.
         """

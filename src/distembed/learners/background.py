@@ -103,7 +103,7 @@ class Background:
 
 
 def _shorten(bags: Bags) -> Bags:
-    """The same bags in float32, where that is exact enough."""
+    """Bags in float32, where that is exact enough."""
     points = bags.points
     single = points.astype(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -510,7 +510,7 @@ class Library:
             yield ["statistics"], f"{prefix}linear"
 
     def for_batches(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The same with heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
+        """Heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
 
         Large margins and Laplace kernels, to which none can be added, are variants of others, and left out.
         """

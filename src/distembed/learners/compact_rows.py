@@ -281,7 +281,7 @@ class CompactRows:
 
 
 def thin(bags: Bags) -> Bags:
-    """The same bags with at most 5,000 points each, evenly spaced in their order.
+    """Bags thinned to at most 5,000 points each, evenly spaced in their order.
 
     Examples
     --------

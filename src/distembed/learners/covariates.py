@@ -345,7 +345,7 @@ def _choose_encoding(column: Column, weight: Array, ids: Any) -> NumberColumn | 
 
 
 def given_ids(bags: Bags) -> Array | None:
-    """Ids of bags, None if they have none: then positions are no ids, and an index is not looked at."""
+    """Ids of bags, None if they have none: then positions are not ids, and an index is ignored."""
     return bags.ids if bags.has_ids else None
 
 

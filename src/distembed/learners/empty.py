@@ -126,7 +126,7 @@ def _fit_head(batch: Batch, empty: Array, n_classes: int | None) -> KernelHead:
 
 
 def _sample(empty: Array) -> Array:
-    """Positions of the training bags that take part: empty ones and others, at most so many of each."""
+    """Positions of the training bags that are used: empty ones and others, at most n of each."""
     rng = np.random.RandomState(0)
     each = [np.flatnonzero(part) for part in (empty, ~empty)]
     return np.sort(np.concatenate([own[sample_rows(len(own), MOST_SCORED, None, rng)] for own in each]))

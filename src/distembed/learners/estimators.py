@@ -1063,7 +1063,7 @@ def check_components(owner: object, n_components: Any) -> None:
 
 
 def check_scales(owner: object, name: str, values: Any) -> None:
-    """Refuse what is no sequence of positive numbers."""
+    """Refuse what is not a sequence of positive numbers."""
     if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
         raise TypeError(
             f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "

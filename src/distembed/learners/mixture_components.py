@@ -101,7 +101,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
     Notes
     -----
     *Weights* of points count in the likelihood, scaled to a sum of n, the number of points of the bag that weigh
-    anything. So n is no number of copies: every point twice is twice the evidence.
+    anything. So n is not a number of copies: every point twice is twice the evidence.
 
     *Too few points.* More components than one need at least as many different points as parameters, p; else their
     criteria are inf. A single point, or copies of one, have one component.

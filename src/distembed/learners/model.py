@@ -111,7 +111,7 @@ class Model:
         return self.predict(bags, covariates) if self.has_probabilities else self.scores(bags, covariates)
 
     def outputs_of_rows(self, rows: dict[str, Array]) -> Array:
-        """The same from the rows of each view, ndarray of shape (n_rows, n_outputs)."""
+        """Predictions from the rows of each view, ndarray of shape (n_rows, n_outputs)."""
         found = []
         for names, head in self.members:
             seen = side_by_side([(rows[name], self.views[name]) for name in names])

@@ -1,8 +1,8 @@
-r"""A race of candidates on some of the bags, so those that cannot win need not be judged on all.
+r"""A race of candidates on some of the bags, so those that cannot win need not be scored on all.
 
-    candidates -> heat on few bags -> those within reach of the best -> heat on more -> ... -> judged on all bags
+    candidates -> heat on few bags -> those within reach of the best -> heat on more -> ... -> scored on all bags
 
-In a heat all candidates are judged on the same bags and folds. One leaves the race if its mean loss is above that of
+In a heat all candidates are scored on the same bags and folds. One leaves the race if its mean loss is above that of
 the best by more than :data:`REACH` standard errors of the difference, bag by bag, unless it is one of the best
 :data:`LEAST`; or if :data:`MOST` others are better. Weights of :mod:`distembed.learners.stacking` are those of few
 candidates, and nearly all go to these. A candidate that leaves has the score of its last heat, and no weight; nothing
@@ -85,7 +85,7 @@ class Heat:
 
 
 def with_unit_weight(part: Batch) -> Batch:
-    """The same bags, with weights of mean one."""
+    """A batch whose weights have mean one."""
     return part._replace(weight=part.weight / part.weight.mean())
 
 

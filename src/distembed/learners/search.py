@@ -3,11 +3,11 @@ r"""The search for bandwidth, sigma and penalty: successive halving, in which fe
     points -> bins -> densities -> features -> angles -> random features -> kernel -> centred kernel -> predictions
               once    per bandwidth ................    per sigma .........................   per penalty, few of them
 
-All pairs of bandwidth and sigma are judged on a small part of the bags; those that may be better than the best by an
-amount that matters are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of
+All pairs of bandwidth and sigma are scored on a small part of the bags; those that may be better than the best by an
+amount that matters are scored on three times as many, and so on, the last few on all. Scoring a pair costs the cube of
 the number of bags, so it is the last few that cost.
 
-The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have,
+The model that is scored is ridge regression on random features, in the dual: as many per bag as the model will have,
 because their noise depends on the setting. Classes are regressed on as columns of 0 and 1. In the end another setting
 than the one nearest to the rules is taken only if its predictions are better by more than half a standard error of the
 difference: errors on a few hundred bags differ by chance, and the rules are a good guess.
@@ -94,7 +94,7 @@ def width_name(embedding: Any) -> str | None:
 
 
 def widen(embedding: Any, scale: float | None) -> Any:
-    """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
+    """A clone that smooths by this factor: bandwidth, width of bins, or, squared, sigma of points.
 
     The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
 
@@ -400,7 +400,7 @@ def gain(one: Judged, other: Judged) -> float:
 
 
 def survivors(judged: list[Judged], most: int) -> list[Judged]:
-    """The best, and those that may be better by an amount that matters, at most so many, in the order they came in."""
+    """The best, and those that may be better by an amount that matters, at most n, in their original order."""
     best, *others = sorted(judged, key=lambda one: one.trial.error)
     kept = [best, *(one for one in others if may_matter(best, one))][:most]
     return [one for one in judged if any(one is other for other in kept)]
@@ -477,17 +477,17 @@ def search(
     bandwidth_scales, sigma_scales, alphas : sequences of float
         ``sigma_scales=None``: the linear kernel of the features, divided by their :func:`mean_square`.
     components_for : callable or None
-        How many random features judge a sigma where so many bags are learned from, see
-        :func:`judging_components`. None: the kernel itself judges.
+        Number of random features that score a sigma for a model that learns from n bags, see
+        :func:`judging_components`. None: the kernel itself is used.
     exhaustive : bool
-        Judge all pairs of scales on all bags, with all penalties, and take the best.
+        Score all pairs of scales on all bags, with all penalties, and take the best.
     fewest_in_round : int, default=300
-        Bags that judge settings in the first round.
+        Bags on which settings are scored in the first round.
     rng : RandomState
     n_jobs : int or None
         Threads.
     stages : Stages
-        Told how many pairs of scales were looked at in each round.
+        Receives progress, one step per pair of scales that was looked at in each round.
     """
     clock = Clock()
     seed = int(rng.randint(2**31))
@@ -500,7 +500,7 @@ def search(
     trials: list[Trial] = []
 
     def score_all(settings: list[Setting], some: Array) -> list[Judged]:
-        """One round: judge settings on some of the bags."""
+        """One round: score settings on some of the bags."""
         there = np.full(bags.n_bags, -1)
         there[some] = np.arange(len(some))
         parts = [(there[train][there[train] >= 0], there[held][there[held] >= 0]) for train, held in folds]
@@ -543,7 +543,7 @@ def search(
 
 
 def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
-    """How many random features judge a setting on fewer bags than the model will learn from.
+    """Number of random features that score a setting on fewer bags than the model will learn from.
 
     Random features are noise that depends on the setting: the smaller sigma and the rougher the densities, the more. As
     many of them a bag as the model will have make that noise count as much; a thousand at least.

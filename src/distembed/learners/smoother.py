@@ -261,7 +261,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         Where densities are wanted, see :mod:`distembed.density.nodes`. ``"auto"``: a grid up to three dimensions, twice
         as fine as that of an embedding; nodes drawn from the training responses beyond. ``Grid(200)`` to plot.
     random_state : int, RandomState or None, default=None
-        Of response nodes that are no grid.
+        Of response nodes that are not a grid.
     n_jobs : int or None, default=None
         Threads of divergences by name and of densities. None: as many as BLAS may use.
 
@@ -369,7 +369,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         X : Bags or anything that :func:`distembed.as_bags` reads
             Training bags.
         y : array-like of shape (n_bags,) or (n_bags, n_outputs), or Bags
-            One response a bag. Whatever is no rectangular array of numbers of one or two dimensions is read as bags: a
+            One response a bag. What is not a rectangular array of numbers of one or two dimensions is read as bags: a
             list of equally long lists is several outputs, so pass ``Bags`` to be understood. Points of response bags
             lie in the unit cube, and their weights count.
         sample_weight : array-like of shape (n_bags,), optional
@@ -475,8 +475,9 @@ class KernelSmoother(RegressorMixin, BagInput):
             Bags of the same width as in ``fit``.
         return_std : bool, default=False
             For numbers: whether to return also the local standard deviation √(Σ_i a_i (y_i - ŷ)²) of the training
-            responses, with the normalised weights a_i of which ŷ = Σ_i a_i y_i. It tells how much responses of like
-            bags differ, noise included; it is no standard error of ŷ, and zero where one training bag has all weight.
+            responses, with the normalised weights a_i of which ŷ = Σ_i a_i y_i. It shows how much responses of like
+            bags differ, noise included; it is not a standard error of ŷ, and zero where one training bag has all
+            weight.
 
         Returns
         -------

@@ -60,7 +60,7 @@ class Numbers:
         return cls(tuple(y.shape[1:]), ends[:, 0], ends[:, 1])
 
     def including(self, y: Array) -> Numbers:
-        """The same without the bounds that some of these targets pass."""
+        """Bounds without those that some of these targets exceed."""
         rows = y.reshape(len(y), -1)
         passed = (rows.min(axis=0) < self.low), (rows.max(axis=0) > self.high)
         if not np.any(passed):
@@ -415,7 +415,7 @@ def check_rare(where: str, classes: Array, codes: Array, how: str | int) -> None
         )
     if isinstance(how, int) and rarest < how:
         warnings.warn(
-            f"{where}: class {name!r} has so few bags that settings are judged on fewer folds, one for each of them; "
-            "more bags of it would tell them apart better",
+            f"{where}: class {name!r} has so few bags that settings are scored on fewer folds, one for each of them; "
+            "more bags of it would separate them better",
             stacklevel=4,
         )

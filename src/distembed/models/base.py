@@ -142,7 +142,7 @@ def check_training(
         raise ValueError(f"{name}.fit: {rule}, got shape {x.shape}; leave out what is missing, or fill it in")
     n = len(x)
     if most is not None and n > most:
-        raise ValueError(f"{name}.fit: at most {most:,} rows fit in memory, got {n:,}; judge it on a part of the bags")
+        raise ValueError(f"{name}.fit: at most {most:,} rows fit in memory, got {n:,}; score it on a part of the bags")
     y = np.asarray(targets)
     w = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
     if len(y) != n or w.shape != (n,):
@@ -354,7 +354,7 @@ class ConstantHead(Head):
         return self
 
     def predict(self, features: Any) -> Array:
-        """The same prediction for each row, ndarray of shape (n_rows, n_outputs)."""
+        """One constant prediction for each row, ndarray of shape (n_rows, n_outputs)."""
         return np.tile(self.value_, (len(self.check_rows(features)), 1))
 
     def slopes(self, features: Any, outputs: Array) -> Array:

@@ -1,6 +1,6 @@
 r"""Probabilities of classes from the scores of a model, by bags that it did not see.
 
-The scores s of support vectors and of ridge regression are no probabilities. Softmax regression on scores of bags that
+The scores s of support vectors and of ridge regression are not probabilities. Softmax regression on scores of bags that
 were held out makes them so,
 
 .. math:: p = \mathrm{softmax}(s A + b),
@@ -132,7 +132,7 @@ def _common_factor(z: Array, codes: Array, weight: Array) -> float:
 )
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """Some rows of all that a model learns from: the same number of each class, as far as there are so many.
+    """Some rows of all that a model learns from: the same number of each class, or all rows of a smaller class.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def sample_rows(
 
 
 def n_folds(tune: str | int, n_rows: int, groups: Array | None) -> str | int:
-    """How a learner's ``tune`` splits so many rows: ``"holdout"``, or a number of folds, three for ``"auto"``.
+    """How a learner's ``tune`` splits n rows: ``"holdout"``, or a number of folds, three for ``"auto"``.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def folds_of(
     rng: np.random.RandomState,
     share: float = 0.1,
 ) -> list[tuple[Array, Array]]:
-    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
+    """Training and held-out positions: a share held out, or n folds; groups stay together."""
     seed = int(rng.randint(2**31))
     n = len(y)
     strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
@@ -98,7 +98,7 @@ def folds_of(
 
 
 def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_INNER) -> list[tuple[Array, Array]]:
-    """At most so many folds of rows, each with all classes where these have two rows at least."""
+    """At most n folds of rows, each with all classes that have at least two rows."""
     counts = np.unique(codes, return_counts=True)[1]
     groups = None if groups is None or len(np.unique(groups)) < 2 else groups
     units = len(codes) if groups is None else len(np.unique(groups))

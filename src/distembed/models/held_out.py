@@ -80,7 +80,7 @@ def downhill(error: Callable[[int], float], n: int, start: int, look_around: boo
 
 
 def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
-    """The same in steps of two, and a last one by one place.
+    """Position of a minimum, found in steps of two and a last step of one.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int
 
 
 def thin_spectrum(rows: Array, weight: Array) -> KernelSpectrum:
-    """The same for the dot products of rows that are longer than wide, in n_rows n_features² operations.
+    """Decompose the linear kernel of rows, more than features, in n_rows n_features² operations.
 
     Examples
     --------

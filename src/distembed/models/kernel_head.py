@@ -83,7 +83,7 @@ def laplace(rows: Array, others: Array) -> Array:
 
 
 def _laplace_of(out: Array, longest: float) -> Array:
-    """The same of halves of negative squared distances, which are overwritten, and the largest squared norm."""
+    """Laplace kernel from halves of negative squared distances, which are overwritten, and the largest squared norm."""
     out *= -2
     out[out < _ROUNDING * longest] = 0.0
     np.sqrt(out, out=out)
@@ -97,7 +97,7 @@ def _minus_half_squares(rows: Array, others: Array) -> Array:
 
 
 def _from_products(out: Array, norms: Array, other_norms: Array) -> Array:
-    """The same of dot products, which are overwritten, and squared norms."""
+    """-|x - x'|² / 2 from dot products, which are overwritten, and squared norms."""
     out -= 0.5 * norms[:, None]
     out -= 0.5 * other_norms
     return np.asarray(np.minimum(out, 0.0, out=out))
@@ -130,7 +130,7 @@ def typical_distance(rows: Array, weight: Array, size: float) -> float:
 
 
 def _typical(products: Array, weight: Array, size: float) -> float:
-    """The same of dot products."""
+    """The weighted median distance from dot products of rows."""
     norms = np.diag(products)
     above = np.triu(np.ones(products.shape, bool), 1)
     squares = (norms[:, None] + norms - 2 * products)[above]
@@ -617,7 +617,7 @@ class KernelHead(Head):
     def _calibrate_scores(
         self, dual: Array, intercept: Array, scores: Array, given: Training
     ) -> tuple[Array, Array, Array]:
-        """The same after softmax regression on held-out scores, a linear map of them."""
+        """Coefficients and held-out predictions after softmax regression on held-out scores, a linear map of them."""
         k = given.outputs.shape[1]
         held_out, self.penalty_, model = softmax_by_folds(scores, given.codes, given.weight, k, given.folds)
         self.calibration_ = model

@@ -35,7 +35,7 @@ _FAR = 1e8  # weights beyond this, or below its inverse, are not for float32
 
 
 def row_blocks(n_rows: int, n_features: int, step: int | None = None) -> Iterator[slice]:
-    """Rows to work on at a time, by their width alone, or so many.
+    """Rows to work on at a time, by their width only, or as given.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Inverse:
 
     @classmethod
     def by_cholesky(cls, A: Array, alpha: float) -> Inverse | None:
-        """The same by Cholesky alone; None where α is too small for the digits of A."""
+        """Solve by Cholesky only; None if α is too small for the digits of A."""
         shifted = A.copy(order="F")
         shifted[np.diag_indices(len(A))] += alpha
         largest = shifted.diagonal().max(initial=0.0)

@@ -4,7 +4,7 @@ r"""Heads that learn from targets in another form: skewed numbers on a curve, an
 
 *On a curve.* Counts, prices and delays have errors that grow with their size, and what changes them multiplies. So a
 head learns from z = g(y), g being a logarithm, a square root, a logit for shares, or asinh for long tails on both
-sides. The inverse of a mean is no mean: predictions are the mean of g⁻¹(ẑ + e) over the held-out residuals e (Duan's
+sides. The inverse of a mean is not a mean: predictions are the mean of g⁻¹(ẑ + e) over the held-out residuals e (Duan's
 smearing estimate, 1983), inside of the range of the training targets, so squared errors in the user's units are small.
 
 *Ordered classes.* A head learns from the rank of a class, a number, and the cumulative link model (McCullagh, 1980)

@@ -159,7 +159,7 @@ def map(  # noqa: A001
     name : str, default=""
         What the labels are.
     thumbnails : int, default=0
-        So many bags, spread over the map, have a small picture of their density beside them.
+        Number of bags, spread over the map, that get a small picture of their density next to them.
     bags : Bags or anything that :func:`distembed.as_bags` reads, optional
         Those of the thumbnails, where ``X`` is not bags.
     columns : name, position, or one or two of these, optional
@@ -174,7 +174,7 @@ def map(  # noqa: A001
 
     Notes
     -----
-    Principal components, or classical scaling of distances; the axes tell their shares of the variance. Any other
+    Principal components, or classical scaling of distances; the axes show their shares of the variance. Any other
     layout, such as one of UMAP, is drawn as it is if it has two columns of mean zero, up to a rotation. Cost:
     O(n_bags n_features min(n_bags, n_features)), or O(n_bags³) for distances.
 
@@ -206,7 +206,7 @@ def map(  # noqa: A001
 
 
 def _draw_thumbnails(ax: Any, found: Bags, xy: Array, n: int, columns: Any) -> None:
-    """Densities of bags that are far from each other on the map, beside their points."""
+    """Densities of bags that are far from each other on the map, next to their points."""
     chosen = drawing.columns_of("plot.map", found, columns, 2)
     limits, low, high = [_limits(found, j) for j in chosen], *np.array([ax.get_xlim(), ax.get_ylim()]).T
     unit = (xy - low) / (high - low)
@@ -234,7 +234,7 @@ def _draw_thumbnails(ax: Any, found: Bags, xy: Array, n: int, columns: Any) -> N
 
 
 def distances(matrix: Any, *, ids: Any = None, labels: Any = None, name: str = "distance", ax: Any = None) -> Any:
-    """Draw a matrix of distances between bags, with those that are alike beside each other.
+    """Draw a matrix of distances between bags, with those that are alike next to each other.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _discrepancies(found: Bags) -> Array:
 
 
 def _draw_strip(ax: Any, labels: Array) -> None:
-    """A strip above the matrix that tells the labels of its columns, and what its colours are."""
+    """A strip above the matrix that shows the labels of its columns, and what its colours are."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 

@@ -82,7 +82,7 @@ class Select(BagScaler):
         return self
 
     def transform(self, X: Any) -> Bags:
-        """The same bags with these columns, and their weights and ids."""
+        """Bags with these columns, and their weights and ids."""
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
         chosen = [*self.columns_]
@@ -250,7 +250,7 @@ class Differences(BagScaler):
         return self
 
     def transform(self, X: Any) -> Bags:
-        """The same bags with further columns."""
+        """Bags with further columns."""
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
         values = bags.points[:, self.of_].astype(np.float64)

@@ -135,7 +135,7 @@ class AsinhCurve:
         return np.asarray(np.arcsinh((x - self.center) / self.scale))
 
     def with_margin(self, margin: float) -> Self:
-        """The same curve with bounds moved outwards by ``margin`` spans of g."""
+        """A copy of the curve with bounds moved outwards by ``margin`` spans of g."""
         start, stop = self.ends
         step = margin * (stop - start)
         with np.errstate(over="ignore"):
@@ -181,7 +181,7 @@ class RankCurve:
 
     @classmethod
     def of(cls, column: BoundedColumn, n_quantiles: int) -> Self:
-        """The curve of a column, with at most so many inner knots."""
+        """The curve of a column, with at most n inner knots."""
         ordered, mass = sort_positive(column.values, column.weights)
         cumulative = np.cumsum(mass)
         n_inner = min(n_quantiles, len(ordered))
@@ -325,8 +325,8 @@ def interpolate(x: Array, knots: Array, heights: Array) -> Array:
 def weighted_quantile(values: Array, probabilities: Array, weights: Array | None = None) -> Array:
     """Quantiles by interpolation between the ordered values, the i-th at (w_1 + ... + w_i - w_i / 2) / W.
 
-    With equal weights this is Hazen's rule, ``np.quantile(..., method="hazen")``; a value of weight zero is
-    as good as absent.
+    With equal weights this is Hazen's rule, ``np.quantile(..., method="hazen")``; a value of weight zero counts
+    as absent.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class BagTable:
     categorical : dict of str to tuple
         The labels of the categorical columns. New tables are read alike by it.
     left_out : dict of str to str
-        Columns that are no coordinates, where `columns` does not say which are, and why.
+        Columns that are not coordinates, where `columns` does not say which are, and why.
     known_points : int or None
         Number of points if the footers of the files tell it.
     ids_are_text : bool

@@ -184,7 +184,7 @@ class Format(ABC):
             what = "has a column whose name is not UTF-8" if self.typed else "is not UTF-8 text"
             return TableError(f"{str(path)!r} {what}; save it as UTF-8")
         return TableError(
-            f"{str(path)!r} is no readable {self.name} file: it is damaged, cut off or of another format; write it "
+            f"{str(path)!r} is not a readable {self.name} file: it is damaged, cut off or of another format; write it "
             "again, or correct its suffix"
         )
 
@@ -559,7 +559,7 @@ def _headers(path: AnyPath) -> dict[str, Header]:
     except ValueError as error:
         raise TableError(f"{str(path)!r}: {error}") from error
     if {"format", "version", "points", "offsets"} <= set(found):
-        raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
+        raise TableError(f"{str(path)!r} was written by Bags.save and is not a table; read it with Bags.load")
     return found
 
 

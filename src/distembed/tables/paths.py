@@ -209,7 +209,7 @@ class RemotePath:
         return self._pure.suffixes
 
     def resolve(self) -> RemotePath:
-        """The same."""
+        """Return the path itself; stores have no links."""
         return self
 
     def _ask(self, what: str, *args: Any, **more: Any) -> Any:
@@ -352,7 +352,7 @@ class _StoreFile:
         self._file.close()
 
     def read(self, n: int = -1) -> Any:
-        """Read so many bytes, or all that are left."""
+        """Read n bytes, or all that are left."""
         with _in_words(self._path):
             start = self._file.tell()
             data = self._file.read(-1 if n is None else n)

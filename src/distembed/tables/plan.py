@@ -328,7 +328,7 @@ def _kinds(schemas: Sequence[FileSchema], own: Sequence[str | None]) -> dict[str
 
 
 def _why_not(kind: Any, lists: bool) -> str:
-    """Return why columns of a type are no coordinates."""
+    """Return why columns of a type are not coordinates."""
     types = pa.types
     if types.is_null(kind):
         return "has no values"
@@ -364,7 +364,7 @@ def _numbers_as_text(schema: FileSchema, bag: str, texts: list[str], how: Readin
 
 
 def _verdicts(schemas: Sequence[FileSchema], bag: str, names: list[str], how: Reading) -> dict[str, str]:
-    """Return why columns of numbers are no coordinates, of those whose values tell; the first piece acquits most."""
+    """Return why columns of numbers are not coordinates, judging by values; the first piece clears most columns."""
     begin = next(iter(_pieces(schemas[0], [bag, *names], [bag], how)), None)
     watches = {name: Watch() for name in names}
     if begin is not None:

@@ -452,7 +452,7 @@ def match_labels(values: Iterable[Any], labels: Sequence[Label]) -> list[Any]:
 
 
 def codes_of(words: Any, labels: Sequence[Label]) -> NDArray[np.float64]:
-    """Return the positions of words among labels: NaN for missing ones, -1 for what is no label.
+    """Return the positions of words among labels: NaN for missing ones, -1 for what is not a label.
 
     Examples
     --------

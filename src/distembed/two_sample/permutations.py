@@ -101,7 +101,7 @@ class Permutations:
 
     @property
     def n_permutations(self) -> int:
-        """Rows beside the observed one."""
+        """Rows next to the observed one."""
         return len(self.bits) - 1
 
     def rows(self, rows: slice, items: slice | None = None) -> Mask:
@@ -266,7 +266,7 @@ class Pool:
         return {**counts, "sizes": self.sizes, "permuted": permuted}
 
     def column(self, j: int) -> Self:
-        """The same of one coordinate alone."""
+        """The pool with one coordinate only."""
         return replace(self, bags=self.bags.replace(points=self.bags.points[:, [j]]))
 
 
@@ -274,7 +274,7 @@ class PointPool(Pool):
     """The points of two bags, as one bag."""
 
     def example(self) -> Bags:
-        """Two bags of the observed sizes that are no function of the labels: the pool is in random order."""
+        """Two bags of the observed sizes that do not depend on the labels: the pool is in random order."""
         return self._cut(self.bags.points, [0, self.n_first, self.bags.n_points])
 
     def both(self, rows: Mask) -> Bags:
