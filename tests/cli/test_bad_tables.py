@@ -88,7 +88,7 @@ def test_files_that_are_no_tables(folder, tmp_path):
     (tmp_path / "hollow").mkdir()
     (tmp_path / "odd.xlsx").write_bytes(b"x")
     for source, said in (
-        (broken, "no readable Parquet file: it is damaged, cut off or of another format; write it again"),
+        (broken, "not a readable Parquet file: it is damaged, cut off or of another format; write it again"),
         (tmp_path / "empty.csv", "is empty; write it again"),
         (tmp_path / "hollow", "holds no tables"),
         (tmp_path / "absent.csv", "no such file"),
