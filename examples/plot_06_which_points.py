@@ -2,8 +2,9 @@
 Which points made it?
 =====================
 
-An image of a digit is a bag of pixels in the plane, each weighted by its ink. A model tells threes from eights. Which
-strokes make it say eight? ``explain`` has a value for every point: the change of the prediction with its weight.
+An image of a digit is a bag of pixels in the plane, each weighted by its ink. A model distinguishes threes from eights.
+Which strokes make it predict an eight? ``explain`` has a value for every point: the change of the prediction with its
+weight.
 """
 
 from __future__ import annotations

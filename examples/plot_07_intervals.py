@@ -24,7 +24,7 @@ N_SPLITS = 20
 # %%
 # One model, two ways to an interval
 # ----------------------------------
-# Both train on the same patients, are calibrated on the same 80, and are judged on the rest.
+# Both train on the same patients, are calibrated on the same 80, and are scored on the rest.
 
 bags, severity = de.datasets.make_cells(N_BAGS, random_state=0)
 embed = make_pipeline(de.UnitCube(), de.HDDEmbedding("js"), de.RandomFourierFeatures(300, random_state=0))

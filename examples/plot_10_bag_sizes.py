@@ -32,7 +32,7 @@ size = np.log10(n_points)
 # Can the size be read off the features?
 # --------------------------------------
 # It should not be: an R² of 0 is what we want. ``BlockAverage`` takes the mean of the features of blocks of equal size,
-# so that small and large bags have the same noise in expectation.
+# so small and large bags have the same noise in expectation.
 
 embedding = de.HDDEmbedding("js", n_basis=8, bandwidth=0.05)
 found = {}

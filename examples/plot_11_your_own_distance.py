@@ -80,5 +80,5 @@ middle.plot([0, true.max()], [0, true.max()], color="#858995", linewidth=1, line
 middle.plot(true[pairs], found[pairs], "o", color="#d1495b", markersize=4, alpha=0.7)
 middle.set(xlabel="true squared distance", ylabel="of features", title="14 known densities, all pairs")
 right.bar(scores.keys(), scores.values(), color=["#2f6f9f", "#c2a25a", "#d1495b"])
-right.set(ylim=(0, 1), ylabel="R² of patients not seen", title="As any other, by name")
+right.set(ylim=(0, 1), ylabel="R² of held-out patients", title="As any other, by name")
 plt.show()

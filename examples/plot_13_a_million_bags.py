@@ -74,7 +74,7 @@ print(f"one machine: {time.perf_counter() - begin:.1f} s")
 # Two workers
 # -----------
 # A cluster takes the same learner and gives an ordinary model back. Its workers are threads here, because this page is
-# also a script and a notebook. Processes import the script that starts them, so that a script of yours starts them
+# also a script and a notebook. Processes import the script that starts them, so a script of yours starts them
 # below ``if __name__ == "__main__":``, with ``LocalCluster(n_workers=2, threads_per_worker=1)``. For a cluster that is
 # there it is ``Client("tcp://host:8786")``. However many the workers are, the model is the same to the last bit.
 

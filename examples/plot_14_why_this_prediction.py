@@ -45,8 +45,8 @@ rain.index = [f"{month}/{day}/{origin}" for month, day, origin in rain.index]
 wet = np.where(rain.reindex(bags.ids, fill_value=0).to_numpy() > 0.05, "wet", "dry")
 
 # %%
-# Days that the model has not seen
-# --------------------------------
+# Held-out days
+# -------------
 # The airports of a day are held out together.
 
 date = [name.rpartition("/")[0] for name in bags.ids.tolist()]

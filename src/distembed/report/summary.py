@@ -28,7 +28,7 @@ _ROWS = {"constant": "a constant", "means, linear": "a linear model of the means
 def summary(
     model: Any, bags: Bags, found: Predictions, effect: Effects, sections: dict[str, Section], covariates: Any = None
 ) -> Section:
-    """The score beside those of simple models, what drives predictions, and what to beware of.
+    """The score next to those of simple models, what drives predictions, and what to beware of.
 
     Parameters
     ----------
