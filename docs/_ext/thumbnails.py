@@ -13,17 +13,20 @@ from PIL import Image
 
 SIZE = (480, 336)
 PANELS = {
-    "plot_00_your_table": (0.0, 0.41),
-    "plot_01_first_steps": (0.33, 0.67),
+    "plot_00_your_table": (0.0, 0.4),
+    "plot_01_first_steps": (0.4, 0.56),
+    "plot_02_mixed_columns": (0.67, 1.0),
     "plot_03_flights": (0.0, 0.5),
     "plot_04_when_means_suffice": (0.53, 1.0),
     "plot_05_which_distance": (0.0, 0.35),
-    "plot_07_intervals": (0.0, 0.61),
+    "plot_07_intervals": (0.0, 0.59),
     "plot_08_do_groups_differ": (0.5, 1.0),
     "plot_10_bag_sizes": (0.0, 0.33),
-    "plot_11_your_own_distance": (0.33, 0.68),
-    "plot_13_a_million_bags": (0.0, 0.38),
-    "plot_14_why_this_prediction": (0.0, 0.57),
+    "plot_11_your_own_distance": (0.34, 0.66),
+    "plot_12_single_cells": (0.26, 0.65),
+    "plot_13_a_million_bags": (0.0, 0.34),
+    "plot_14_why_this_prediction": (0.0, 0.49),
+    "plot_15_without_labels": (0.47, 1.0),
 }
 
 
