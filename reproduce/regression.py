@@ -31,7 +31,8 @@ from .study import Report, Results, Step, Study, Table
 
 Q = np.arange(1, 40) / 40  # levels of quantiles: .025 to .975
 COVERAGE = 0.9
-VERSION = 2  # of our learners: one more when their predictions change; rivals need not be computed again then
+# Of our learners: one more when their predictions change; rivals need not be computed again then.
+VERSIONS = {"auto": 2, "MMD + kernel ridge": 2, "split conformal": 3}
 MARGIN = 0.01
 WHY = "0.01 of R²"
 MOST_CONFORMAL = 1500  # bags of a table on which the learner is fitted once more for split conformal intervals
@@ -58,27 +59,27 @@ class Ours:
 
 
 class SplitConformal:
-    """The default learner on four fifths of the bags, and intervals by its errors on the others; no covariates."""
+    """The default learner on four fifths of the bags, and intervals by its errors on the others."""
 
     def __init__(self, seed: int) -> None:
         self.model = ConformalRegressor(DistributionRegressor(random_state=seed, n_jobs=1), random_state=seed)
 
     def fit(self, bags: Bags, y: Array, covariates: Covariates = None) -> SplitConformal:
         """Fit and calibrate."""
-        self.model.fit(bags, y)
+        self.model.fit(bags, y, covariates=_frame(covariates))
         return self
 
     def predict(self, bags: Bags, covariates: Covariates = None) -> Array:
         """One number per bag."""
-        return np.asarray(self.model.predict(bags))
+        return np.asarray(self.model.predict(bags, covariates=_frame(covariates)))
 
     def quantiles(self, bags: Bags, q: Array, covariates: Covariates = None) -> Array:
         """Ends of intervals as quantiles."""
-        center = self.predict(bags)
+        center = self.predict(bags, covariates)
         found = np.tile(center[:, None], (1, len(q)))
         for i, level in enumerate(q):
             if level < 0.5:
-                ends = self.model.predict_interval(bags, coverage=1 - 2 * level)
+                ends = self.model.predict_interval(bags, coverage=1 - 2 * level, covariates=_frame(covariates))
                 found[:, i], found[:, -1 - i] = ends[:, 0], ends[:, 1]
         return found
 
@@ -148,7 +149,7 @@ class Experiment(Study):
     def _step(self, data: NumberSet, how: str, method: Rival, repeat: int) -> Step:
         settings: dict[str, Any] = {"set": data.name, "split": how, "method": method.name, "repeat": repeat}
         if method in OURS:
-            settings["version"] = VERSION
+            settings["version"] = VERSIONS[method.name]
         compute = partial(self._compute, data, how, method, repeat)
         return Step(f"{data.name} {how}: {method.name}, repeat {repeat}", settings, compute)
 
