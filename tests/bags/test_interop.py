@@ -736,7 +736,7 @@ def test_rules_of_missing_values_are_checked():
     for nan in ("mean", None, 3):
         with pytest.raises((ValueError, TypeError), match=r"Bags.from_frame\(nan=...\)"):
             Bags.from_frame({"id": [0], "x": [1.0]}, bag="id", nan=nan)
-    with pytest.raises(ValueError, match="column 'x missing' would say where values are missing"):
+    with pytest.raises(ValueError, match="column 'x missing' would mark missing values"):
         Bags.from_frame({"id": [0, 0], "x": [1.0, np.nan], "x missing": [0, 0]}, bag="id", nan="indicator")
 
 

@@ -79,7 +79,7 @@ def test_every_command_has_help(name):
     [
         (["predcit"], "no command is called 'predcit'; did you mean 'predict'?"),
         (["zzz"], "there are demo, fit, predict"),
-        (["fit"], "missing argument 'TABLE...'; distembed fit --help tells more"),
+        (["fit"], "missing argument 'TABLE...'; distembed fit --help shows more"),
         (["fit", "a.csv"], "missing option '--label'"),
         (["embed", "a.csv", "-o", "e.npz"], "--bag is missing, and no model remembers one"),
         (["fit", "a.csv", "--bagg", "x"], "no such option"),

@@ -16,8 +16,8 @@ from distembed.tables import read_bags, read_labels, write_table
 
 def test_fit_reports_saves_and_draws(folder, tmp_path):
     shown = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--plot", tmp_path / "fit.png")).stdout
-    assert "5 settings, judged on bags that were held out" in shown
-    assert "spread, on 6 bags that the model had not seen" in shown
+    assert "5 settings, scored on held-out bags" in shown
+    assert "spread, on 6 held-out bags" in shown
     assert re.search(r"^RMSE +[0-9.]+ ± ", shown, re.MULTILINE)
     assert re.search(r"^search +[0-9.]+$", shown, re.MULTILINE)
     assert shown.endswith("deviation of 60 bags, 1,500 points\n")
@@ -43,7 +43,7 @@ def test_fit_for_machines(folder, tmp_path):
 def test_quiet_says_results_alone(folder, tmp_path):
     result = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--quiet"))
     assert result.stderr == ""
-    assert result.stdout.startswith("spread, on 6 bags that the model had not seen\n")
+    assert result.stdout.startswith("spread, on 6 held-out bags\n")
     assert [line.split()[0] for line in result.stdout.splitlines()[3:6]] == ["RMSE", "MAE", "R²"]
     assert len(result.stdout.splitlines()) == 7
     assert run("predict", tmp_path / "m.distembed", folder / "points.csv", "-q", "-o", tmp_path / "p.csv").stdout == ""

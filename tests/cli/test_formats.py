@@ -162,7 +162,7 @@ def test_info_of_the_formats_of_the_fields(cells):
     found = json.loads(run("info", cells / "cells.h5ad", "--json").stdout)
     assert (found["kind"], found["n_points"], found["variables"]) == ("AnnData", 360, ["g", "h"])
     assert set(found["obs"]) == {"age", "donor", "n_reads", "status", "type"}
-    assert "--bag COLUMN tells of bags" in run("info", cells / "cells.h5ad").stdout
+    assert "--bag COLUMN shows bags" in run("info", cells / "cells.h5ad").stdout
     assert "obs has no column 'doner'" in refused("info", cells / "cells.h5ad", "--bag", "doner")
     shown = run("info", cells / "fcs").stdout
     assert re.search(r"^CD4 +-?[0-9.]+ +[0-9.]+$", shown, re.MULTILINE)

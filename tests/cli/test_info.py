@@ -34,7 +34,7 @@ def test_info_of_tables(folder, tmp_path):
         shown = run("info", folder / name, "--bag", "cluster").stdout
         assert "1,500 rows" in shown
         assert "60 bags by 'cluster': 25 to 25 rows each" in shown
-    assert "--bag COLUMN tells of bags" in run("info", tmp_path / "t.parquet").stdout
+    assert "--bag COLUMN shows bags" in run("info", tmp_path / "t.parquet").stdout
     assert "lacks; it has" in refused("info", tmp_path / "t.parquet", "--bag", "zzzz")
     assert "no such file" in refused("info", tmp_path / "absent")
 

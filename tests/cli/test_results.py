@@ -63,7 +63,7 @@ def test_the_table_of_settings_says_its_rule_and_its_score(folder, tmp_path, lab
     words = ("fit", folder / "points.csv", "--bag", "bag", "--labels", folder / "labels.csv", "--label", label,
              "--embedding", "deviation", "--components", 20, "-o", tmp_path / "m.distembed")  # fmt: skip
     shown = run(*words, *more).stdout
-    assert shown.startswith("5 settings, judged on bags that were held out\n")
+    assert shown.startswith("5 settings, scored on held-out bags\n")
     assert score in shown.splitlines()[1]
     assert shown.count(" <\n") == 1
     assert f"\n< {CHOICE}\n" in shown

@@ -350,7 +350,7 @@ class TestEntropiesProperties:
 
 class TestEntropiesErrors:
     def test_one_point(self):
-        text = r"js_entropy\(Y=...\): must have at least 2 points .* got 1 in bag 1.*; one point says nothing"
+        text = r"js_entropy\(Y=...\): must have at least 2 points .* got 1 in bag 1.*; one point has no information"
         with pytest.raises(ValueError, match=text):
             js_entropy([[1.0, 2.0]], [[1.0, 2.0], [3.0]])
 

@@ -166,7 +166,7 @@ def test_classes_of_one_bag_and_few_bags():
     with pytest.raises(ValueError, match=r"needs at least 6 bags"):
         de.DistributionRegressor("auto").fit(bags[:4], np.arange(4.0))
     rare = np.r_[np.flatnonzero(y == "one"), np.flatnonzero(y == "two")[:3]]
-    with pytest.warns(UserWarning, match="class 'two' has so few bags that settings are judged on fewer folds"):
+    with pytest.warns(UserWarning, match="class 'two' has so few bags that settings are scored on fewer folds"):
         de.DistributionClassifier("auto", random_state=0).fit(bags[rare], y[rare])
 
 

@@ -889,7 +889,7 @@ def test_bad_checkpoints_are_named(tmp_path):
         model.fit_batches(batches_of(bags, y, calls=calls), checkpoint=tmp_path / "none" / "model.partial")
     assert not calls  # before any work
     (tmp_path / "model.partial").write_bytes(b"something else")
-    with pytest.raises(ValueError, match="to start anew, remove the file"):
+    with pytest.raises(ValueError, match="to start over, remove the file"):
         model.fit_batches(batches_of(bags, y), checkpoint=tmp_path / "model.partial")
 
 

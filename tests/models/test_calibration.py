@@ -207,7 +207,7 @@ def test_refit_calibrates_ridge_again_and_keeps_what_support_vectors_have():
 
 def test_rare_classes():
     bags, y = unequal(40, (38, 2))
-    with pytest.warns(UserWarning, match="class 'b' has so few bags that settings are judged on fewer folds"):
+    with pytest.warns(UserWarning, match="class 'b' has so few bags that settings are scored on fewer folds"):
         assert classifier("logistic").fit(bags, y).search_.n_held_out == 40
     alone = np.r_[np.flatnonzero(y == "a"), np.flatnonzero(y == "b")[:1]]
     with pytest.raises(

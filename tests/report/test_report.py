@@ -76,7 +76,7 @@ def test_training_bags_are_known_after_a_file(tmp_path):
     assert "40 of these bags" in how
     page = page_of(tmp_path, model, bags, y)
     assert page.payload["seen"] == [1] * 40 + [0] * 20
-    assert "20 bags that the model has not seen" in page.said
+    assert "20 held-out bags" in page.said
     assert how in page.said
     alone = page_of(tmp_path, model, bags[40:], y[40:])
     own = re.search(r"this model ([-0-9.]+)", page.said)[1]
@@ -314,7 +314,7 @@ def test_intervals_classes_and_covariates(tmp_path):
     with_age = de.DistributionRegressor("mean", random_state=0).fit(
         bags[:60], y[:60], covariates={"age": ages["age"][:60]}
     )
-    assert "60 bags that the model has not seen" in page_of(tmp_path, with_age, bags, y, covariates=ages).said
+    assert "60 held-out bags" in page_of(tmp_path, with_age, bags, y, covariates=ages).said
 
 
 def test_groups_that_do_worse_are_named(tmp_path):
@@ -467,7 +467,7 @@ def test_fit_reports_the_bags_that_it_kept_out(folder):
     assert "12 bags were kept out of the fit" in page.said
     assert sum(page.payload["seen"]) == 48
     assert "severity: 60 bags" in page.said
-    assert "12 bags that the model has not seen" in page.said
+    assert "12 held-out bags" in page.said
 
 
 def test_the_command_recognises_training_bags(folder, tmp_path):

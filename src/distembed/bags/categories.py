@@ -87,7 +87,7 @@ def check_labels(labels: Any, where: str) -> tuple[Label, ...]:
 
 
 def given_labels(categorical: Any) -> dict[Any, Any]:
-    """Return, for each column that the argument `categorical` names, its labels, or None where the column says them.
+    """Return, for each column that the argument `categorical` names, its labels, or None where the column has them.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _check_codes(j: int, n_labels: int, parts: Parts) -> None:
 
 
 def common(parts: Sequence[Parts], columns: Sequence[str] | None) -> Categories | None:
-    """Return the categories that all of the parts have, or raise the error that says which of them disagree."""
+    """Return the categories that all of the parts have, or raise the error that names those that disagree."""
     for i, part in enumerate(parts):
         if part.categories != parts[0].categories:
             rule = "concat needs equal categories"

@@ -206,14 +206,14 @@ class Bags(FlatBags):
         df : pandas or polars DataFrame, pyarrow Table, or mapping of names to arrays
             Rows in any order.
         bag : str or list of str
-            The column that says which bag a row belongs to; its values become the ids. Values of several columns are
+            The column with the id of each row's bag; its values become the ids. Values of several columns are
             joined by /, such as ``2013-01-01/JFK`` for ``bag=["date", "origin"]``: numbers and dates as text, the
             latter without the time where it is midnight, and a backslash before a / inside a value. A Series with
             these columns as its index fits such bags.
         columns, weights : sequence of str and str, optional
             The coordinates and the column of point weights. By default every other column is a coordinate, in order,
-            except text, dates, constants, numbers of rows and an index without a name: a warning says which are left
-            out, and why. A column of numbers with a stray word in it is an error.
+            except text, dates, constants, numbers of rows and an index without a name: a warning names those that are
+            left out, and why. A column of numbers with a stray word in it is an error.
         categorical : sequence of str, or mapping of str to sequence of labels, optional
             Those of `columns` that hold labels: text, whole numbers, booleans. Columns whose type is categorical, also
             of numbers, are always among them; by default one with a single label in each bag, or with another in most
@@ -354,7 +354,7 @@ class Bags(FlatBags):
             Any object with ``X``, ``obs`` and ``obsm``, backed or in memory. A file is read by h5py alone
             (``distembed[h5ad]``), block by block; matrices may be sparse.
         bag : str or list of str
-            The column of ``obs`` that says which bag a row belongs to, such as its donor; its values become the ids.
+            The column of ``obs`` with the id of each row's bag, such as its donor; its values become the ids.
             Several, such as donor and sample, are joined as in `from_frame`.
         rep : str, optional
             A key of ``obsm``, such as "X_pca", whose columns are the coordinates X_pca_0, X_pca_1, ...; by default
@@ -586,7 +586,7 @@ class Bags(FlatBags):
     def save(self, path: str | os.PathLike[str], compress: bool = False) -> None:
         """Write the bags to a NumPy .npz archive, at exactly `path`, without pickle.
 
-        The archive is written beside `path` and then moved there, so no reader meets half a file. Ids must be
+        The archive is written next to `path` and then moved there, so no reader meets half a file. Ids must be
         numbers, text, bytes or dates; other objects are refused.
 
         Examples
@@ -683,7 +683,7 @@ def concat(collections: Iterable[Bags]) -> Bags:
 
 
 def _join(parts: Sequence[Parts]) -> Parts:
-    """Return valid parts one after another, or raise the error that says which of them disagree."""
+    """Return valid parts one after another, or raise the error that names those that disagree."""
     if not parts:
         raise no_bags("concat got an empty list")
     widths = [part.points.shape[1] for part in parts]

@@ -214,7 +214,7 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     if bags.n_dims != estimator.n_features_in_:
         remedy = "pass bags with the same coordinates as in fit, or fit again"
         if hasattr(estimator, "missing_fills_") and not bags.missing_fills:
-            remedy = "read the bags with nan=model.missing_fills_, because those of fit say which values are missing"
+            remedy = "read the bags with nan=model.missing_fills_, because those of fit mark missing values"
         raise InputError(
             f"{name}: X must have points of {estimator.n_features_in_} dimension(s), as in fit, got {bags.n_dims}; "
             f"{remedy}"
@@ -275,7 +275,7 @@ def count_features(embedding: Any, bags: Bags) -> int:
 
 
 class OutsideCube(Exception):
-    """Some points lie outside the unit cube; :func:`cube_error` tells which."""
+    """Some points lie outside the unit cube; :func:`cube_error` names them."""
 
 
 def in_cube(bags: Bags) -> bool:
@@ -290,7 +290,7 @@ def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
 
 
 def cube_error(owner: str, bags: Bags, example: str | None = None) -> InputError:
-    """The error for bags of which some points are outside: it names the bag, the point, the value and the remedy.
+    """The error for bags that have points outside: it names the bag, the point, the value and the remedy.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ def name_of_dimension(estimator: BagInput, j: int) -> str:
 class BagEmbedding(BagEstimator):
     """Base of the estimators that turn each bag into one vector.
 
-    A subclass says what ``fit`` learns by :meth:`_fit`, how features are written by :meth:`_plan`, and what they are
+    A subclass defines what ``fit`` learns by :meth:`_fit`, how features are written by :meth:`_plan`, and what they are
     called by :meth:`_feature_names`. One that has other embeddings at work says it all by :meth:`_transform`.
     """
 

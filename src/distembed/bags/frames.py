@@ -125,7 +125,7 @@ def frame_parts(
 
 
 def bag_names(bag: Any, names: list[Any]) -> list[Any]:
-    """Return the columns of bag ids, of which there may be several."""
+    """Return the columns of bag ids, one or several."""
     return list(bag) if isinstance(bag, list) or (isinstance(bag, tuple) and bag not in names) else [bag]
 
 
@@ -172,9 +172,9 @@ def _is_key(column: Any, name: Any, keys: Any, codes: IntArray) -> bool:
 def _coordinates(
     frame: Any, names: list[Any], given: Mapping[Any, Any], keys: NDArray[Any], rows: IntArray | None, offsets: IntArray
 ) -> list[Any]:
-    """Return the columns that are coordinates, with a warning that says which others are not and why.
+    """Return the columns that are coordinates, with a warning that names the others and the reason.
 
-    A column of text of which most values are numbers is an error that shows the first that is not.
+    A column of text with mostly numbers is an error that shows the first that is not.
     """
     codes = np.empty(len(keys), np.int64)
     codes[slice(None) if rows is None else rows] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -1,7 +1,7 @@
-"""Missing values of points: refused with a count, left out with their points, or filled in and said so.
+"""Missing values of points: refused with a count, left out with their points, or filled in and marked.
 
-An indicator is a column ``name missing`` of 0 and 1 beside the column ``name``, whose missing values are filled with
-the mean of the others. Fills by column are all that new bags need to get the same columns, and bags tell their own.
+An indicator is a column ``name missing`` of 0 and 1 next to the column ``name``, whose missing values are filled with
+the mean of the others. Fills by column are all that new bags need to get the same columns, and bags know their own.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _fill(parts: Parts, fills: Fills, missing: NDArray[np.bool_] | None) -> Part
         )
     taken = [name for name in names if name in columns]
     if taken:
-        raise ValueError(f"column {taken[0]!r} would say where values are missing, and the table has one; rename it")
+        raise ValueError(f"column {taken[0]!r} would mark missing values, and the table has one; rename it")
     places = [columns.index(name) for name in fills]
     new = np.empty((len(points), len(columns) + len(fills)), points.dtype)
     new[:, : len(columns)] = points

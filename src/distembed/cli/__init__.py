@@ -1,6 +1,6 @@
 """The command line: from tables on disk to models, predictions and pictures without writing code.
 
-``distembed --help`` tells the commands. Each is a small module here, imported when it is asked for, and imports what it
+``distembed --help`` lists the commands. Each is a small module here, imported when it is asked for, and imports what it
 needs when it runs: help and completion load neither NumPy nor scikit-learn. Needs ``pip install 'distembed[cli]'``.
 
 A signal that asks to stop (Ctrl-C, SIGTERM, a terminal that closes) is noted before anything is imported, and raises
@@ -81,7 +81,7 @@ def run_program(name: str, module: str, arguments: Sequence[str] | None = None) 
 
 
 def _open_streams() -> None:
-    """Refuse a closed standard output before any work; a closed standard error loses what is said there.
+    """Refuse a closed standard output before any work; a closed standard error loses what is written there.
 
     Numbers of closed streams are taken, or the next file that is opened would get them, and what others print with it.
     """

@@ -85,7 +85,7 @@ _EXTRAS = ("jinja2", "matplotlib", "pyarrow", "rich")
 
 
 class Stopped(Exception):
-    """A signal has stopped a command; the message tells how to go on."""
+    """A signal has stopped a command; the message describes how to go on."""
 
 
 class ReaderGone(Exception):
@@ -152,7 +152,7 @@ def outcome(error: Exception) -> tuple[int, str]:
     if isinstance(error, click.ClickException):
         message = " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
-        more = f"; {context.command_path} --help tells more" if context is not None and ";" not in message else ""
+        more = f"; {context.command_path} --help shows more" if context is not None and ";" not in message else ""
         return 2, message[:1].lower() + message[1:] + more
     if isinstance(error, OSError) and error.filename is not None:
         reason = (error.strerror or type(error).__name__).lower()
@@ -196,7 +196,7 @@ def escape_controls(text: str, keep: str = "") -> str:
 
 
 class Output:
-    """Standard output, whose errors are told from those of other files.
+    """Standard output, whose errors are distinguished from those of other files.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _discard(stream: Any) -> None:
 
 
 class Screen:
-    """Where a command puts what it has to say.
+    """Where a command writes its results, notes and progress.
 
     Parameters
     ----------
@@ -488,7 +488,7 @@ class Commands(Guarded, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; an unknown one is told the closest."""
+        """The command that the first word names; for an unknown one, the error names the closest."""
         word = args[0]
         if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
@@ -519,7 +519,7 @@ reader of a pipe left).
 def app() -> None:
     """Machine learning when each example is a distribution: a bag of points.
 
-    Points come as a table with one row per point and a column that says to which bag it belongs (Parquet, CSV, Feather,
+    Points come as a table with one row per point and a column of bag ids (Parquet, CSV, Feather,
     npz; one file or many); labels as a second table with one row per bag, or as a column of the first. Results
     are files, or CSV on standard output.
     """

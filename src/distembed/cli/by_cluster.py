@@ -56,7 +56,7 @@ def _how(asked: opt.Asked) -> str:
 
 @contextmanager
 def client_of(asked: opt.Asked, screen: Screen) -> Iterator[Any]:
-    """A client of the cluster that the user asks for; where one can watch it is told."""
+    """A client of the cluster that the user asks for; a note has the address where it can be watched."""
     try:
         import dask
         from distributed import Client, LocalCluster
@@ -108,7 +108,7 @@ def check_folder(asked: opt.Asked) -> None:
 
 
 def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
-    """Fit to the bags of a table that are not kept out; judge, calibrate, and learn from all, on the client."""
+    """Fit to the bags of a table that are not kept out; score, calibrate, and learn from all, on the client."""
     from ..cluster import fit
     from ..tables import LabelTable
     from .fit_task import Fitted

@@ -28,7 +28,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """Make small tables in FOLDER, fit, predict and evaluate, and show the commands.
 
     Patients are bags of cells with two markers, and have a severity between 0 and 1 that neither the mean nor the
-    covariance of their cells tells: it is in the shape of the whole cloud.
+    covariance of their cells shows: it is in the shape of the whole cloud.
     """
     from ..datasets import make_cells
     from ..tables import write_bags, write_table

@@ -97,7 +97,7 @@ class FitTask:
 
 @dataclass
 class Fitted:
-    """A fitted model, and how it did on bags that it had not seen."""
+    """A fitted model, and its scores on held-out bags."""
 
     model: Any  # the learner
     n_bags: int

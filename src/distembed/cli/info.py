@@ -29,12 +29,12 @@ _INDEX = "_index"  # names of the rows of obs, which nobody gave
     "info", epilog=opt.example("distembed info mass.distembed", "distembed info points.parquet --bag cluster")
 )
 @click.argument("path", nargs=-1, type=click.Path(path_type=str))
-@opt.column("--bag", of=("path",), help="Column of bag ids of a table: tell of bags and their sizes too.")
+@opt.column("--bag", of=("path",), help="Column of bag ids of a table: show bags and their sizes too.")
 @click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
 @opt.csv_signs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
-    """Tell what a model file or a table holds.
+    """Show what a model file or a table holds.
 
     Of a table: rows, columns with their types, ranges and missing values and, with --bag, the sizes of bags. Of an
     .h5ad file: variables, columns of obs and keys of obsm. Of FCS files: channels and numbers of events.
@@ -169,7 +169,7 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     title = f"{files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "") + f": {n_rows:,} rows"
     screen.table(title, ("column", "type", "missing", "least", "greatest"), rows)
     if bag is None:
-        screen.line("--bag COLUMN tells of bags")
+        screen.line("--bag COLUMN shows bags")
     else:
         found["bags"] = _show_bags(sizes, bag, screen)
     screen.result(found)
@@ -267,7 +267,7 @@ def _show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict
     told |= {"variables": found.variables, "obs": {name: vars(facts) for name, facts in columns.items()}}
     told["obsm"] = found.reps
     if bag is None:
-        screen.line("--bag COLUMN tells of bags")
+        screen.line("--bag COLUMN shows bags")
         return told
     codes, names = coded[bag]
     sizes = Counter(dict(zip(names, np.bincount(codes[codes != _NONE], minlength=len(names)).tolist(), strict=True)))

@@ -1,4 +1,4 @@
-"""Models on the command line: their files, the tables that they read, and what they tell of themselves."""
+"""Models on the command line: their files, the tables that they read, and what they describe of themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def learner_of(model: Any) -> Any:
 
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
-    """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
+    """A table of new bags, read as the one that the model was fitted to unless the user chooses otherwise."""
     from ..tables.cell_files import cell_file_kind
 
     model = learner_of(model)
@@ -50,7 +50,7 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
     options.weights = options.weights or known.get("weights")
     options.bag = options.bag or known.get("bag")
     if options.nan is not None and (options.nan == "indicator") != (fills is not None):
-        was = "with --nan indicator" if fills else "without columns that say which values are missing"
+        was = "with --nan indicator" if fills else "without indicator columns of missing values"
         raise click.UsageError(f"--nan {options.nan}: the model was fitted {was}; leave --nan out, or fit again")
     options.nan = fills or options.nan or known.get("nan")
     kind = cell_file_kind(list(source))

@@ -32,7 +32,7 @@ _RESOLVED = ("bag", "columns", "weights", "nan")  # options of which the table k
 
 @contextmanager
 def keep_until_saved(checkpoint: Path) -> Iterator[None]:
-    """Remove a checkpoint at the end, when the model is in its file; who stops before that is told how to go on."""
+    """Remove a checkpoint at the end, when the model is in its file; if stopped before, show how to continue."""
 
     def how_to_go_on() -> str:
         if not checkpoint.exists():

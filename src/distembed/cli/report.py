@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--labels",
     metavar="FILE",
     help="Table of labels, one row per bag or per point, or .h5ad. [default: TABLE, where "
-    "--label names its column; else nothing is judged]",
+    "--label names its column; else nothing is scored]",
 )
 @opt.column("--label", of=("labels", "table"), help="Column of labels. [default: as when the model was fitted]")
 @opt.column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]")

@@ -67,7 +67,7 @@ def check_outputs(
 
 
 def _identity(path: str | Path) -> Any:
-    """What tells a file from others, however it is spelt; one that is not there yet has its path alone."""
+    """What distinguishes a file from others, however it is spelt; one that is not there yet has its path alone."""
     with suppress(OSError):
         facts = os.stat(path)
         if facts.st_ino:
@@ -293,7 +293,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     else:
         show_leaderboard(board, screen, MOST_SETTINGS)
     if scores:
-        above = f"{label}, on {len(holdout.truth):,} bags that the model had not seen"
+        above = f"{label}, on {len(holdout.truth):,} held-out bags"
         if holdout.how != "test":
             above = f"{label}, each of {len(holdout.truth):,} bags left out once (settings have seen all)"
         screen.table(above, ("score", "value"), rows)
@@ -313,7 +313,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     n_members = sum(row["weight"] > 0 for row in board)
     what = asked.embedding if n_members == 1 else f"an ensemble of {n_members}"
     if found.n_unlabelled:
-        screen.line(f"left out for want of a label: {found.n_unlabelled:,} bags\n")
+        screen.line(f"left out, without a label: {found.n_unlabelled:,} bags\n")
     n_empty = 0 if model.empty_ is None else model.empty_.n_bags
     if asked.empty:
         screen.line(f"{n_empty:,} of the bags are empty: {empty_note(model)}\n")
@@ -378,7 +378,7 @@ def _show_settings(model: Any, trials: Any, screen: Screen) -> None:
         rows = [(*each.cells()[:-1], f"{each.cells()[-1]}{' <' if each is best else ''}") for each in shown]
         chosen = next(i for i, each in enumerate(shown) if each is best)
         many = f"{len(shown)} of {len(trials)}" if len(shown) < len(trials) else f"{len(trials)}"
-        title = f"{many} settings, judged on bags that were held out"
+        title = f"{many} settings, scored on held-out bags"
         header = (*COLUMNS, _search_score(model))
         screen.table(title, header, rows, best=chosen, detail=True)
         screen.line(f"< {CHOICE}\n", detail=True)
@@ -387,7 +387,7 @@ def _show_settings(model: Any, trials: Any, screen: Screen) -> None:
 
 
 def _search_score(model: Any) -> str:
-    """What the search has judged settings by: classes are regressed on as columns of 0 and 1."""
+    """What the search scores settings by: classes are regressed on as columns of 0 and 1."""
     return "R² of indicators" if hasattr(model, "classes_") else "R²"
 
 

@@ -100,7 +100,7 @@ def fit(
     Notes
     -----
     ``max_search_bags`` bags decide scaling, settings and embedding, those of the smallest hashes of their ids: parts
-    and order of the table have no say. Each bag is counted in the end: one that was lost or doubled is an error.
+    and order of the table have no effect. Each bag is counted in the end: one that was lost or doubled is an error.
 
     *Memory* of a worker, however many bags there are: libraries, the rows of one part, 1,024 rows of features, D²
     numbers for the part that it is at work on, and D² / 2 for each sum that waits for others. Three or four of these

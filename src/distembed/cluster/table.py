@@ -221,7 +221,7 @@ def open(  # noqa: A001
     delimiter: str | None = None,
     decimal: str = ".",
 ) -> ClusterTable:
-    """Open a table of points for a cluster; nothing but the beginnings of files is read.
+    """Open a table of points for a cluster; only the beginnings of files are read.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far long work is: who is told (:class:`Stages`), and who shows it (:class:`Presenter`).
+"""Progress of long work: who receives it (:class:`Stages`), and who shows it (:class:`Presenter`).
 
 Work of one stage counts one thing; work of several, such as a fit, counts another in each: settings that were looked
 at, then bags that were learned from. Whoever works calls ``begin`` and ``advance``, and knows nothing of what is shown.
@@ -20,7 +20,7 @@ from typing import Protocol, Self, TextIO, runtime_checkable
 
 @runtime_checkable
 class Stages(Protocol):
-    """What ``progress`` may be besides a bool or a function: an object that is told of stages.
+    """What ``progress`` may be besides a bool or a function: an object that receives stages.
 
     Examples
     --------
@@ -62,7 +62,7 @@ _WIDTH = 30
 
 @contextmanager
 def progress_of(total: int, progress: Progress, what: str, owner: str) -> Iterator[Callable[[int], None]]:
-    """A function that is told how much more is done, from any thread.
+    """A function that receives how much more is done, from any thread.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def progress_of(total: int, progress: Progress, what: str, owner: str) -> Iterat
     progress : bool, callable or Stages
         Whether to show a bar with rate and time left on standard error, which appears after a second. A callable is
         called as ``progress(done, total)``, by one thread at a time; what it raises ends the work. An object with
-        ``begin`` and ``advance`` is told that the one stage begins, by the name of what is counted, and what is done.
+        ``begin`` and ``advance`` receives the start of the one stage, by the name of what is counted, and what is done.
     what : str
         What is counted, in the plural.
     owner : str
@@ -98,12 +98,12 @@ def progress_of(total: int, progress: Progress, what: str, owner: str) -> Iterat
 
 @contextmanager
 def stages_of(progress: Progress, owner: str, what: str = "") -> Iterator[Stages]:
-    """Somebody to be told of one stage after the other, by one thread at a time.
+    """A receiver of one stage after the other, by one thread at a time.
 
     Parameters
     ----------
     progress : bool, callable or Stages
-        A bar for every stage that counts; a function, which hears of all stages in turn, the total being what is done
+        A bar for every stage that counts; a function, which receives all stages in turn, the total being what is done
         where it is not known; or an object with ``begin`` and ``advance``.
     owner : str
         The function whose parameter this is.

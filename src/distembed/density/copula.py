@@ -7,7 +7,7 @@ margins and z_j = Φ⁻¹(F_j(u_j)) the normal scores,
 .. math:: \hat p(u) = |R|^{-1/2} \exp\bigl(-\tfrac12 z^T (R^{-1} - I) z\bigr) \prod_j \hat f_j(u_j).
 
 Margins are estimated in one dimension each, at the rate n^(-4/5) however many there are; what is joint has l(l-1)/2
-parameters and a parametric rate. The price: dependence other than that of a Gaussian is not seen.
+parameters and a parametric rate. The price: dependence other than that of a Gaussian is not captured.
 
 **R** starts from the normal scores not of the points but of their joint kernel density estimate. Writing ζ_j(x) for the
 mean of the score z_j under the kernel around x,

@@ -271,7 +271,7 @@ class Histogram(Density):
             grid = f"nodes=Grid({sizes[0] if len(set(sizes)) == 1 else sizes})"
             if any(map(int.__gt__, bins, nodes.shape)):
                 fault = (
-                    f"{bins} bins are finer than the {nodes.n_nodes} nodes, which can't tell them apart; use {fewer}, "
+                    f"{bins} bins are finer than the {nodes.n_nodes} nodes, which can't resolve them; use {fewer}, "
                     f"or {grid}"
                 )
             elif self.bins is not None and sizes != nodes.shape:

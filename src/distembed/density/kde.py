@@ -388,7 +388,7 @@ class KDE(Density):
         return check_boundaries("KDE", self.boundary, n_dims)
 
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, stacklevel: int = 3) -> None:
-        """Warn where bandwidths fall between the nodes of a grid; scattered nodes are judged by the mass they find."""
+        """Warn where bandwidths fall between the nodes of a grid; scattered nodes are checked by the mass they find."""
         if not isinstance(nodes, GridNodes) or bandwidth is None:
             return
         bins = np.array(bins_for(nodes.shape, bandwidth))

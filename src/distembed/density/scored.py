@@ -96,7 +96,7 @@ class Scored(Density):
     Notes
     -----
     Values are divided by the mass on the nodes, so mass outside the cube does not matter. There is no bandwidth: the
-    estimator's own parameters say how smooth it is, ``HDDEmbedding(density=KernelDensity(bandwidth=0.1))`` has the
+    estimator's own parameters set the smoothness, ``HDDEmbedding(density=KernelDensity(bandwidth=0.1))`` has the
     parameter ``density__bandwidth`` for a search. Points come in lexicographic order, whatever their order in the bag.
     Point weights become ``sample_weight`` (of mean one) where ``fit`` takes it, else they are refused.
 

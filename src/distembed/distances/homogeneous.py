@@ -65,7 +65,7 @@ class HomogeneousDistance:
     atom : float, default=0.0
         Mass of μ at λ = 0; the Hellinger distance has nothing else.
     description : str, optional
-        What catalogues say that it is.
+        Description for catalogues.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ class HomogeneousDistance:
 
     @property
     def is_atom(self) -> bool:
-        """Whether the measure is nothing but a mass at λ = 0, as that of the Hellinger distance is."""
+        """Whether the measure is only a mass at λ = 0, as that of the Hellinger distance is."""
         return self._measure is None
 
     @cached_property

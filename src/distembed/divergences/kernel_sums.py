@@ -318,7 +318,7 @@ def js_entropy(
     groups = [bags.astype(np.float64) for bags in read_groups("js_entropy", X, Y)]
     boundaries = check_boundaries("js_entropy", boundary, groups[0].n_dims)
     open_space = set(boundaries) == {"none"}
-    refuse_single("js_entropy", groups, "one point says nothing about a density: leave that bag out")
+    refuse_single("js_entropy", groups, "one point has no information about a density: leave that bag out")
     if not open_space:
         for bags in groups:
             check_in_cube("js_entropy", bags, "UnitCube().fit_transform(bags), or use boundary='none'")

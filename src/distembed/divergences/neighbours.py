@@ -169,7 +169,7 @@ def knn_many(
     *Copies.* A distance of zero is taken for the smallest positive distance between points of the bag in which
     neighbours are looked for. If all of them are equal, it is 2^-52 of the largest coordinate of all bags, rounded up
     to a power of two: densities of such a bag are huge, but finite. Many copies mean that there is no density; values
-    then say little. Values above 1e260 become 1e260.
+    then mean little. Values above 1e260 become 1e260.
 
     *Weights* have no meaning for a k-th neighbour: they are refused unless all points of a bag weigh the same. Points
     of weight zero are as if absent.

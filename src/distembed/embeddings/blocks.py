@@ -199,7 +199,7 @@ class BlockAverage(BagEmbedding):
 
     *Price.* Features are those of bags of m points: an estimate of the density with the resolution that m points allow,
     though with less noise. A large m is better for the features, a small one includes smaller bags. Bags of fewer than
-    m points stay one short block; a warning says how many there are. Leave them out, or lower ``block_size``.
+    m points stay one short block; a warning has their number. Leave them out, or lower ``block_size``.
 
     *Limits.* Expectations are equal, variances are not: features of small bags scatter more, which a nonlinear model
     may still see. Distances between features still contain that noise; see
@@ -265,7 +265,7 @@ class BlockAverage(BagEmbedding):
         if bags.sizes.min() < self.block_size_:
             warnings.warn(
                 "BlockAverage: some bags have fewer points than a block (block_size_) and stay one short block, so "
-                "that their size shows in their features; leave them out, or fit with a smaller block_size",
+                "their size shows in their features; leave them out, or fit with a smaller block_size",
                 UserWarning,
                 stacklevel=4,
             )

@@ -137,7 +137,7 @@ def forget(name: str) -> None:
 def family(methods: Callable[[], Sequence[Method]]) -> Callable[[], Sequence[Method]]:
     """Let the methods that a function returns be found by name, whenever it is asked: a decorator.
 
-    One for each distance, say, so a new distance is an embedding too.
+    One for each distance, for example, so a new distance is an embedding too.
     """
     _CATALOGUE.sources.append(methods)
     return methods

@@ -303,7 +303,7 @@ class GaussianEmbedding(BagEmbedding):
             warnings.warn(
                 Message(
                     "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so features of "
-                    "different bags are orthogonal and tell nothing of them; raise ",
+                    "different bags are orthogonal and carry no information; raise ",
                     Argument("reg"),
                     ", use ",
                     Argument("kernel", "skl"),

@@ -85,7 +85,7 @@ class MappedShares(Additive):
     """Base of the embeddings that count points in cells and map the shares.
 
     A subclass has the parameters ``kernel``, ``map``, ``order`` and ``n_jobs``; its ``_fit_cells`` makes the cells, and
-    ``_cells_of`` says in which of them each point is.
+    ``_cells_of`` finds the cell of each point.
     """
 
     chunk_bytes = 2**22  # of points, shares and features that a thread works on at a time

@@ -195,7 +195,7 @@ class MeanEmbedding(Additive):
         if self.captured_ < LEAST_CAPTURED:
             message = (
                 f"MeanEmbedding: the features capture less than {LEAST_CAPTURED:.0%} of the kernel (captured_), so "
-                "that distances come out too small; raise n_components or sigma, clip far points with UnitCube, or use "
+                "distances come out too small; raise n_components or sigma, clip far points with UnitCube, or use "
                 "method='features'"
             )
             warnings.warn(LowEnergyWarning(message, self.captured_, self._n_features_out), stacklevel=3)

@@ -107,7 +107,8 @@ class MixtureCurveEmbedding(BagEmbedding):
     -----
     Features are L_1 and the gains L_k - L_1, in nats per point. An invertible affine map of all points adds one number
     to L_1 of every bag and leaves gains as they are, so squared distances depend on neither units nor axes. Nor do they
-    depend on where a bag lies: put this beside an embedding that sees places, by :class:`~distembed.embeddings.Views`.
+    depend on where a bag lies: combine this with an embedding that depends on location, by
+    :class:`~distembed.embeddings.Views`.
 
     *Cost.* Up to forty steps for each k, of n k exponentials and n k (l + 1) (l + 2) multiplications: 2.7 ms for
     200 points in two dimensions with the defaults, 1.5 ms with ``n_init=1, max_iter=30``. Time grows with the square of

@@ -199,14 +199,14 @@ def project_and_sort(group: Group, sizes: Array, directions: Array) -> tuple[Arr
 class SlicedWassersteinEmbedding(BagEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ SW₂²(p, q), the squared sliced 2-Wasserstein distance.
 
-    Points may be in any units, and distances have those units squared: unlike density distances, they say how far mass
-    has to move. No density is estimated and there is no bandwidth.
+    Points may be in any units, and distances have those units squared: unlike density distances, they measure how far
+    mass has to move. No density is estimated and there is no bandwidth.
 
     Parameters
     ----------
     n_projections : int, default=50
         L, the number of directions. Multiples of n_dims are best: shifts are then measured exactly. Points on a line
-        need one direction and get one, whatever this says.
+        need one direction and get one, whatever this value is.
     n_quantiles : int, default=20
         Q, the number of cells of (0, 1) over which each quantile function is averaged.
     random_state : int, RandomState or None, default=None

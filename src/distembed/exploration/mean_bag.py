@@ -20,8 +20,8 @@ def mean_bag(
 
     Parameters
     ----------
-    X : Bags or anything that :func:`distembed.as_bags` reads
-        Bags, each of which counts the same.
+    X : Bags or anything that :func:`distembed.as_bags` reads.
+        All bags count the same.
     kind : {"density", "sliced"}, default="density"
         ``"density"``: points drawn from the mean of the densities, so two bags far apart have a mean with two lumps.
         ``"sliced"``: the barycentre of the sliced Wasserstein distance, so two bags that are shifts of each other have

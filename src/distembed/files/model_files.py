@@ -4,7 +4,7 @@ A file is an archive of JSON and arrays, see :func:`save`. Its objects stand one
 text, arrays and objects before it: there are no cycles, shared parts stay shared, and reading needs no recursion. A
 class or function is a name in the tables of ``writer.py``, which are all that reading looks in: no name from a
 file is imported, no code comes from a file. What the tables lack is refused when it is saved. Caches
-(``cached_property``, compiled code) are left out: a model makes them anew.
+(``cached_property``, compiled code) are left out: a model makes them again.
 
 *What is checked.* Each object by itself: its attributes are as its class declares beside ``storable``, that is shapes,
 dtypes, finite numbers, indices within their arrays (``reader.py``). Then all of them together: the model predicts for
@@ -68,7 +68,7 @@ def save(
         The file, usually ``.distembed``. It is written whole or not at all: after a crash the old one is still there.
     updatable : bool, default=False
         Whether to keep what ``partial_fit`` and ``predict(..., return_std=True)`` of a learner need, which may be a
-        hundred times as large as what ``predict`` needs. A model without it says so when it is asked.
+        hundred times as large as what ``predict`` needs. A model without it raises an error when asked.
     ids : bool, default=True
         Whether to keep what is known of the ids of the training bags: salted hashes, by which reports recognise these
         bags, and the ids of bags that are part of a model. Predictions do not need them.
@@ -260,7 +260,7 @@ def _values(column: Any, n: int) -> Array:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model file says of itself; prints as a summary.
+    """What a model file records about itself; prints as a summary.
 
     Attributes
     ----------

@@ -110,7 +110,7 @@ class Batch(NamedTuple):
         return folds_of(how, self.y, self.groups, classes, rng, share)
 
     def fingerprint(self) -> str:
-        """Return a digest of points, targets and weights, which tells a batch from others."""
+        """Return a digest of points, targets and weights, which identifies a batch."""
         return fingerprint("batch", (self.bags.points, self.bags.offsets, self.bags.weights, self.y, self.weight))
 
     def drop_weightless(self) -> Batch:
@@ -262,7 +262,7 @@ class Checkpoint:
             kept = load(self._path)
         except ModelFileError as error:
             raise ModelFileError(
-                f"{self._where}: no work can go on from it: {error}; to start anew, remove the file"
+                f"{self._where}: no work can go on from it: {error}; to start over, remove the file"
             ) from error
         if not is_same_fit(kept, learner):
             raise ValueError(

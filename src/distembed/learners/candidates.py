@@ -606,7 +606,7 @@ def library_for(
     own : View or None
         The one view, if it asks for one; see :func:`own_view`.
     bags : Bags
-        On which candidates are judged.
+        On which candidates are scored.
     targets, n_classes
         Codes of classes, or numbers.
     seed : int

@@ -1,6 +1,6 @@
-r"""Intervals and sets of classes that hold the truth as often as they say: split conformal prediction around any model.
+r"""Intervals and sets of classes with a guaranteed coverage: split conformal prediction around any model.
 
-Some bags are kept from the model and show how wrong it is on bags that it has not seen. With scores s(x, y), large
+Some bags are kept from the model and show how wrong it is on held-out bags. With scores s(x, y), large
 where the model is wrong, of n such bags,
 
 .. math:: q = \text{the } ⌈(n + 1) c⌉\text{-th smallest of } s(x_1, y_1), \dots, s(x_n, y_n), \qquad
@@ -167,7 +167,7 @@ def _given(covariates: Any) -> dict[str, Any]:
 
 
 def hash_uniforms(p: Array, seed: int) -> Array:
-    """One number in [0, 1) a row, a function of the row and the seed alone, as good as drawn at random.
+    """One number in [0, 1) a row, a function of the row and the seed alone, as if drawn at random.
 
     Rows that differ by rounding alone have the same number.
     """
@@ -278,7 +278,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         if self.prefit:
             raise ValueError(
                 f"{type(self).__name__}(prefit=True): the estimator is fitted already; call calibrate(X, y) with bags "
-                "that it has not seen"
+                "that were not used to fit it"
             )
         X, y, by, groups = self._examples(X, y, by, groups)
         table = self._read_covariates(X, covariates, len(y))
@@ -304,7 +304,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         return self
 
     def calibrate(self, X: Any, y: Any, by: Any = None, groups: Any = None, covariates: Any = None) -> Self:
-        """Keep the scores of bags that the fitted estimator has not seen, in place of former ones.
+        """Keep the scores of bags that were not used to fit the estimator, in place of former ones.
 
         Parameters
         ----------
@@ -533,7 +533,7 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
     middle.
 
     *Limits.* The estimator sees only its share of the bags. Below ⌈c / (1 - c)⌉ calibration bags (9 for 0.9, 19 for
-    0.95, 99 for 0.99), or groups, or bags of a label, intervals are infinite, and a warning says so. Several outputs
+    0.95, 99 for 0.99), or groups, or bags of a label, intervals are infinite, with a warning. Several outputs
     are covered each by itself; for all m at once take a coverage of 1 - (1 - c)/m. Ends are rounded outwards, so a
     truth at the very end is inside.
 
@@ -712,8 +712,8 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
         but larger sets where classes are well apart. ``"lac"`` has no use for it.
     allow_empty : bool, default=True
         Whether a set may be empty. If not, it has the likeliest class, which can only raise the coverage. An empty set
-        of ``"lac"`` says that no class is likely enough. One of ``"aps"`` belongs to a bag of which the classifier is
-        sure, and says nothing: there ``False`` is for sets that people read.
+        of ``"lac"`` means that no class is likely enough. One of ``"aps"`` belongs to a bag for which the classifier is
+        sure, and has no meaning: there ``False`` is for sets that people read.
     prefit : bool, default=False
         Whether the estimator is fitted already. Then all is done by ``calibrate``.
     unknown : {"error", "all"}, default="error"
@@ -754,8 +754,8 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
     two classes of (0, d): any increasing function keeps the promise, but sets of ``"aps"`` depend on the scale.
 
     *Limits.* The estimator sees only its share of the bags. Below ⌈c / (1 - c)⌉ calibration bags (9 for 0.9, 19 for
-    0.95, 99 for 0.99), or groups, or bags of a label, sets have all classes, and a warning says so. A calibration bag
-    of a class that the estimator has not seen scores infinity, because no set can hold it, and a warning names it.
+    0.95, 99 for 0.99), or groups, or bags of a label, sets have all classes, with a warning. A calibration bag
+    of a class that is not in the training data scores infinity, because no set can hold it, and a warning names it.
 
     *Cost*: one fit, predictions for the calibration bags, a sort.
 

@@ -258,8 +258,8 @@ class CovariateEncoder(BaseEstimator):
     shape (n_bags, n_columns), whose columns are called x0, x1, ... Rows are in the order of the bags, but for data
     frames of pandas whose index is the ids of the bags: these are put in the order of the bags.
 
-    *Numbers* become (x - mean) / deviation, missing ones 0. Where some are missing in ``fit``, a column says where. A
-    column that is constant in ``fit`` is 0, whatever comes later.
+    *Numbers* become (x - mean) / deviation, missing ones 0. Where some are missing in ``fit``, an indicator column
+    marks them. A column that is constant in ``fit`` is 0, whatever comes later.
 
     *Labels* are text, truth values, and whatever a categorical column holds. There is a column for each label in
     ``fit``, at most 1,000, one for others, and one for missing labels where ``fit`` had some.
@@ -317,7 +317,7 @@ class CovariateEncoder(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_bags, n_columns)
-            In float64, finite; ``names_`` tells the columns.
+            In float64, finite; ``names_`` has the columns.
         """
         check_is_fitted(self, "columns_")
         columns = read_table(frame, ids, n_bags)

@@ -142,7 +142,7 @@ def _why_no_more_bags(learner: Any) -> str:
 
 
 def _why_no_law(learner: Any) -> str:
-    """Why a fitted learner can't tell how sure it is."""
+    """Why a fitted learner has no intervals."""
     if not hasattr(learner, "model_") or learner.law_ is not None:
         return ""
     return (
@@ -187,7 +187,7 @@ def _why_no_probabilities(learner: Any) -> str:
     timings_="dict[number]",
 )  # fmt: skip
 class Learner(BagInput):
-    """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
+    """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which define the targets."""
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
 
@@ -297,7 +297,8 @@ class Learner(BagInput):
             Bags of one group are held out together, and standard errors of the leaderboard are over groups.
         progress : bool, callable or object, default=False
             Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``; an
-            object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is told of stages by name.
+            object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is called for each stage by
+            name.
         covariates : table of n_bags rows, optional
             What is known of bags besides their points: numbers, text and truth values, some of which may be missing;
             see :class:`~distembed.learners.covariates.CovariateEncoder`. Candidates with and without them compete.
@@ -678,7 +679,7 @@ class Learner(BagInput):
         self._begin(sample, rng, stages)
 
     def _identify_batches(self, make_iterator: Callable[..., Iterable[Any]]) -> str:
-        """Return what tells batches from others: the ``fingerprint`` of what makes them, or that of the first."""
+        """Return what identifies batches: the ``fingerprint`` of what makes them, or that of the first."""
         known = getattr(make_iterator, "fingerprint", None)
         if known is not None:
             return str(known)
@@ -1111,7 +1112,7 @@ class DistributionRegressor(RegressorMixin, Learner):
         then scales and penalty are what was given if that is one value, else the bandwidth of the rule, the median
         sigma and 0.1.
     bandwidth_scales : sequence of float
-        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        How far the embedding smooths, as multiples of its own choice: of the bandwidth of densities, of the width of
         histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
@@ -1119,7 +1120,7 @@ class DistributionRegressor(RegressorMixin, Learner):
         Penalties of ridge regression. With ``n_components=None`` they are multiples of the mean squared distance of
         the embedding's features from their mean.
     exhaustive : bool, default=False
-        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+        Whether to score all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
         At most this many bags, drawn at random, choose settings; where candidates compete, at most 2,000 of them.
     time_limit : float, optional
@@ -1170,22 +1171,22 @@ class DistributionRegressor(RegressorMixin, Learner):
 
     Notes
     -----
-    *The search* is by successive halving: all pairs of bandwidth and sigma are judged on a few hundred bags, those that
-    are not clearly worse on three times as many, until five are left for ``max_search_bags``. What is judged is ridge
+    *The search* is by successive halving: all pairs of bandwidth and sigma are scored on a few hundred bags, those that
+    are not clearly worse on three times as many, until five are left for ``max_search_bags``. The scored model is ridge
     regression with as many random features a bag as the model will have, because their noise depends on the setting.
     Points are binned once for all bandwidths, features are computed once for all sigmas, and a walk along the
     penalties looks at few of them. The model is then fitted to all bags. A penalty means the same in both: the ratio
     of the variances of noise and signal, which does not depend on the number of bags. In the end another setting than
     the one nearest to the rules is taken only if its errors are smaller by more than half a standard error of the
     difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the
-    least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
+    least of many, and so a little too small: score the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
     where bags are fewer than features; of the search, some 50 Cholesky factorisations of two thirds of its bags.
 
     *The exact kernel* wins where bags are few and the noise of random features counts: 1.5 % less error than 5,000
     random features at 1,000 bags of the mixture experiment, in one draw. It takes 48 n_bags² bytes, which the progress
-    of ``fit`` tells before it starts (4.8 GB for 10,000 bags), n_bags³ operations, n_bags² for every prediction, and a
+    of ``fit`` shows before it starts (4.8 GB for 10,000 bags), n_bags³ operations, n_bags² for every prediction, and a
     model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
 
     *Parameters that have no effect are refused*: those from ``n_components`` to ``exhaustive``, and ``symmetries``, are
@@ -1392,17 +1393,17 @@ class DistributionClassifier(ClassifierMixin, Learner):
         then scales and penalty, and C, are what was given if that is one value, else the bandwidth of the rule, the
         median sigma and 0.1, and C = 10.
     bandwidth_scales : sequence of float
-        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        How far the embedding smooths, as multiples of its own choice: of the bandwidth of densities, of the width of
         histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
-        Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
+        Penalties of ridge regression, which scores the other settings and is the model itself for ``"ridge"``.
     Cs : sequence of float
         Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
         divided by their root mean squared distance from the mean, so units do not matter.
     exhaustive : bool, default=False
-        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+        Whether to score all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
         At most this many bags, drawn at random, choose settings; where candidates compete, at most 2,000 of them.
     time_limit : float, optional
@@ -1474,7 +1475,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     needed; they count by their logarithms, small ones by its tangent. The scores themselves are what
     ``decision_function`` has. See :mod:`distembed.models.calibration`.
 
-    *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
+    *Rare classes.* There are no more folds than the rarest class has bags, with a warning. A class of one bag is
     an error, but for ``tune=None``.
 
     Examples

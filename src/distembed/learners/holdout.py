@@ -5,7 +5,7 @@ r"""Held-out bags: a learner is scored on bags that its fit does not see, and th
          -> all bags -> refit: settings stay, and no bag is lost
 
 :meth:`Learner.fit_and_score` does all of it for bags in memory. Bags that calibrate intervals are held out too, and
-nothing may learn from them afterwards: intervals are as wide as the errors on bags that the model has not seen.
+nothing may learn from them afterwards: intervals are as wide as the errors on held-out bags.
 
 *Cost* beyond ``fit``: predictions for the held-out bags, and one ``refit``.
 """
@@ -190,7 +190,7 @@ class Holdout:
         groups: Array | None = None,
         stages: Stages = SILENT,
     ) -> Self:
-        """Predict bags that a learner has not seen, some at a time.
+        """Predict held-out bags of a learner, some at a time.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which columns of the points a model needs: what it loses when one of them tells bags apart no more.
+"""Which columns of the points a model needs: the loss of score when one of them no longer distinguishes bags.
 
 scikit-learn's own ``permutation_importance`` permutes the columns of a table with one row per example, which bags are
 not. Here the values of a column are permuted across the points of all bags: every bag keeps its size, its weights and
@@ -132,8 +132,9 @@ def permutation_importance(
 
     Notes
     -----
-    A column and the one that says where its values are missing are permuted together. Two columns that say the same
-    stand in for each other: then neither seems to matter. Cost: n_columns n_repeats predictions of all bags.
+    A column and the one that says where its values are missing are permuted together. Two columns with the same
+    information stand in for each other: then neither seems to matter. Cost: n_columns n_repeats predictions of all
+    bags.
 
     Examples
     --------

@@ -13,7 +13,7 @@ of the n training bags that are at least as odd,
 
 so it is uniform for bags like the training bags, and never below 1 / (n + 1).
 
-Bags each of which is unremarkable may differ as a group. Three statistics of the group are compared with those of
+Bags that are each unremarkable may differ as a group. Three statistics of the group are compared with those of
 random groups of all bags, drawn from bags of about equal sizes: distances of means from those of the training bags,
 with and without the correlation of features, and the mean rank of oddness. The p-value of the group is that of the
 least of their three p-values. Bags that are less odd than the training bags, such as these themselves, are not unlike.

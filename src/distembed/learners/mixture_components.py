@@ -85,7 +85,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         points: criteria differ by units of L.
     reg : float, default=1e-3
         Least variance of a component in any direction, as a share of the bag's in that direction, in [1e-8, 1]: 3 % of
-        a deviation, which tells about thirty components in a row apart. Without it a component on a few points in a row
+        a deviation, which separates about thirty components in a row. Without it a component on a few points in a row
         has an infinite likelihood; the smaller it is, the more such components AIC finds. ``"bayes"`` has its prior
         instead.
     random_state : int, RandomState or None, default=None
@@ -108,7 +108,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
 
     *Units.* Every bag is fitted in coordinates in which its mean is zero and its covariance the identity. Neither units
     nor offsets of coordinates change the answer, and but for the starts no invertible linear map does. A
-    direction in which a bag does not vary tells nothing: its likelihood there is that of ``reg``, for every k.
+    direction in which a bag does not vary has no information: its likelihood there is that of ``reg``, for every k.
 
     *A bag alone.* All bags start from the same random numbers and their points are sorted first. So an answer depends
     on neither the order of points nor other bags nor the number of threads.
@@ -268,7 +268,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         return MixtureCriteria._make([*cast, *found[3:]])
 
     def transform(self, X: Any) -> Array:
-        """The number of components as a feature, e.g. beside those of an embedding.
+        """The number of components as a feature, e.g. next to those of an embedding.
 
         Parameters
         ----------

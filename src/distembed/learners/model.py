@@ -1,4 +1,4 @@
-"""The fitted model of every learner: a weighted sum of members, each of which is a head on one view or several."""
+"""The fitted model of every learner: a weighted sum of members. Each member is a head on one view or several."""
 
 from __future__ import annotations
 

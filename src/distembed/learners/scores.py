@@ -25,7 +25,7 @@ _TITLES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "s
 
 
 class Score(NamedTuple):
-    """A number and its standard error, NaN where it can't be told.
+    """A number and its standard error, NaN where it is unknown.
 
     Examples
     --------

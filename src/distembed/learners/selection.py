@@ -1,16 +1,16 @@
-r"""Members by competition: many candidates, judged on the same held-out bags, and a weighted mean of the best.
+r"""Members by competition: many candidates, scored on the same held-out bags, and a weighted mean of the best.
 
     bags -> views (scaler, embedding -> features) -> heads on each view -> predictions for held-out bags
          -> greedy selection with replacement -> weights of the candidates
 
 No embedding wins on all tables: means do where classes are shifted, covariances where columns are correlated, densities
 where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
-view and a head that suits it, all are judged on the same folds, and :mod:`distembed.learners.stacking` weighs them.
+view and a head that suits it, all are scored on the same folds, and :mod:`distembed.learners.stacking` weighs them.
 
 Most of them leave early, in a race on some of the bags (:mod:`distembed.learners.race`).
 
 *Cost.* One fit per view, and per head that stays in the race a few inverses of a kernel matrix or a few hundred trees
-for at most :data:`MOST_SCORED` bags: candidates are judged on some of the bags if there are more, and the chosen ones,
+for at most :data:`MOST_SCORED` bags: candidates are scored on some of the bags if there are more, and the chosen ones,
 at most :data:`MOST_MEMBERS` for more than 3,000 bags, are fitted to all (``experiments/ensemble.py``).
 """
 
@@ -60,12 +60,12 @@ def choose_members(
     stages: Stages,
     grows: bool = False,
 ) -> Choice:
-    """Judge all candidates, choose, and fit what was chosen.
+    """Score all candidates, choose, and fit what was chosen.
 
     Parameters
     ----------
     owner : Learner
-        Whose parameters say what is tried, and for how long.
+        Whose parameters choose what is tried, and for how long.
     request : Request
         Which candidates.
     batch : Batch
@@ -73,7 +73,7 @@ def choose_members(
     targets : Numbers or Classes
         What the targets are.
     rng : RandomState
-        Draws folds, bags to judge on, and what embeddings and heads draw.
+        Draws folds, bags to score on, and what embeddings and heads draw.
     stages : Stages
         Receives progress, one step per candidate.
     grows : bool, default=False
@@ -166,7 +166,7 @@ def _n_folds(owner: Any) -> int:
 
 
 def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
-    """Say so where the ensemble is not better than the constant by half a standard error."""
+    """Warn if the ensemble is not better than the constant by half a standard error."""
     model = board.ensemble
     constant = max((row["score"] for row in board if row["name"] == CONSTANT), default=-np.inf)
     if model["score"] - constant <= 0.5 * model["standard_error"]:
@@ -177,7 +177,7 @@ def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
 
 
 def _sample_for_scores(batch: Batch, n_classes: int | None, most: int, rng: np.random.RandomState) -> Batch:
-    """The bags on which candidates are judged, weights of mean one; some of every class."""
+    """The bags on which candidates are scored, weights of mean one; some of every class."""
     some = sample_rows(len(batch.y), most, batch.groups, rng)
     for code in range(n_classes or 0):
         own = np.flatnonzero(batch.y == code)

@@ -3,8 +3,8 @@ r"""Regression from bags by kernel smoothing (Nadaraya and Watson): near bags ha
 .. math:: \hat y(x) = \frac{\sum_i w_i K(d(x, x_i)/h)\, y_i}{\sum_i w_i K(d(x, x_i)/h)}
 
 for any distance d between bags. Responses are numbers, or distributions themselves: then ŷ is a mixture of the training
-responses' densities. Nothing is solved and nothing needs to be positive definite; what it takes is a distance that says
-which bags are alike, and enough training bags.
+responses' densities. Nothing is solved and nothing needs to be positive definite; what it takes is a distance that
+shows which bags are alike, and enough training bags.
 
 Densities of responses are taken on nodes that all of them share. *Cost*: N² distances for N training bags, and N for
 each prediction.
@@ -285,8 +285,8 @@ class KernelSmoother(RegressorMixin, BagInput):
     Notes
     -----
     *Nobody near.* A bag with no training bag within h of a compact kernel gets the response of its nearest one, the
-    weighted mean if several are equally near (up to 1e-12 of the largest d²); ``predict`` warns and says how many
-    there were. (The papers answer zero there.) Gaussian weights are taken relative to the nearest bag's, so far
+    weighted mean if several are equally near (up to 1e-12 of the largest d²); ``predict`` warns with their number.
+     (The papers answer zero there.) Gaussian weights are taken relative to the nearest bag's, so far
     away bags get the response of their nearest bag too, and never 0/0.
 
     *Leave-one-out.* One matrix of distances serves all bandwidths. A bag is left out with all of its weight, also where
@@ -475,7 +475,7 @@ class KernelSmoother(RegressorMixin, BagInput):
             Bags of the same width as in ``fit``.
         return_std : bool, default=False
             For numbers: whether to return also the local standard deviation √(Σ_i a_i (y_i - ŷ)²) of the training
-            responses, with the normalised weights a_i of which ŷ = Σ_i a_i y_i. It shows how much responses of like
+            responses, with normalised weights a_i, so ŷ = Σ_i a_i y_i. It shows how much responses of like
             bags differ, noise included; it is not a standard error of ŷ, and zero where one training bag has all
             weight.
 

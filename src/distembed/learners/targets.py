@@ -326,7 +326,7 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
 
 
 def warn_if_constant(owner: object, y: Array, stacklevel: int = 2) -> None:
-    """Say that there is nothing to learn where a target is the same number for all bags."""
+    """Warn that there is nothing to learn where a target is the same number for all bags."""
     rows = y.reshape(len(y), -1)
     if len(rows) > 1 and (rows == rows[0]).all(axis=0).any():
         which = "y" if y.ndim == 1 else "an output of y"

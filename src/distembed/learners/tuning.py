@@ -83,7 +83,7 @@ def tune_member(
     Parameters
     ----------
     owner : Learner
-        Whose parameters say what is tried.
+        Whose parameters choose what is tried.
     batch : Batch
         Bags, with coded targets.
     targets : Numbers or Classes
@@ -169,7 +169,7 @@ def _fit_features(
 
 @contextmanager
 def _without_idle_warnings(owner: Any, found: Search | None) -> Iterator[None]:
-    """Without warnings of settings that the user did not choose, or that predictions of held-out bags judged."""
+    """Without warnings of settings that the user did not choose, or that held-out bags have scored."""
     with warnings.catch_warnings():
         if isinstance(owner.embedding, str):
             warnings.simplefilter("ignore", UserWarning)
@@ -179,7 +179,7 @@ def _without_idle_warnings(owner: Any, found: Search | None) -> Iterator[None]:
 
 
 def _warn_if_useless(owner: Any, found: Search | None, word: str, wholly: bool) -> None:
-    """Say so where held-out bags are predicted no better than by a constant, or features have collapsed."""
+    """Warn if held-out bags are predicted no better than by a constant, or features have collapsed."""
     share = f"the features of {'all' if wholly else 'most'} training bags are {word}"
     if found is not None:
         useless = found.best.error >= USELESS or (word != "" and found.gain < (3 if wholly else 1))

@@ -174,7 +174,7 @@ class FittedView(NamedTuple):
         return len(self.ranges.mean) if self.embedding is None else len(self.embedding.get_feature_names_out())  # type: ignore[union-attr]
 
     def scale(self, bags: Any) -> Any:
-        """Bags as the embedding takes them; far points, of which learners warn, are left to these."""
+        """Bags as the embedding takes them; far points, which learners warn about, are left to these."""
         if self.scaler is None or isinstance(bags, EmbeddedBags):
             return bags
         with warnings.catch_warnings():

@@ -290,7 +290,7 @@ def support_vectors(C: float, seed: int) -> LinearSVC:
 
 
 def class_scores(model: LinearSVC, Z: Array, n_classes: int) -> Array:
-    """Scores of all classes, ndarray of shape (n_rows, n_classes); -1, beyond the margin, of those it has not seen."""
+    """Scores of all classes, ndarray of shape (n_rows, n_classes); -1, beyond the margin, of held-out rows."""
     found = np.asarray(model.decision_function(Z), np.float64)
     scores = np.full((len(Z), n_classes), -1.0)
     scores[:, model.classes_] = np.stack([-found, found], axis=1) if found.ndim == 1 else found

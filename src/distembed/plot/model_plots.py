@@ -254,8 +254,8 @@ def search(found: Any, *, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib Axes
-        A square for each pair, with the number of bags that judged it below R²; the chosen one has a frame. Where one
-        of the two has no scale, a line.
+        A square for each pair, with the number of bags that it was scored on below R²; the chosen one has a frame.
+        Where one of the two has no scale, a line.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def budget(found: Any, *, ax: Any = None) -> Any:
     -------
     matplotlib Axes
         Squares of the stages' errors, one on top of the other; what they cancel or add together; and the square of the
-        total. Beside each bar stands the root; the advice is the title.
+        total. The root stands next to each bar; the advice is the title.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Predictions:
     intervals : ndarray of shape (n_bags, 2), optional
     sets : ndarray of bool of shape (n_bags, n_classes), optional
     trained : ndarray of bool of shape (n_bags,)
-        Bags that the model has learned from.
+        Bags that were used for training.
     how : str
         How the predictions that count were made, in a sentence.
     output, n_outputs : int
@@ -63,7 +63,7 @@ def _are_known(ids: Any, salt: int, known: Array) -> Array:
 
 
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
-    """Which bags the model has learned from, by their hashed ids, and what the reader must know of that.
+    """Which bags the model has learned from, by their hashed ids, and what the reader must know about it.
 
     Where most of the other ids are known in another form, such as 007 for 7, they are taken for the bags of the fit: a
     score of training bags would be worse than none.

@@ -41,7 +41,7 @@ from .predictions import AT_ONCE, Effects, Predictions
 
 Section = dict[str, Any]
 
-LEAK = 0.1  # share of the variance that bag sizes may explain without a word
+LEAK = 0.1  # share of the variance that bag sizes may explain without a warning
 N_FOLDS = 5  # of baselines
 MOST_PLACED = 2000  # bags that decide the axes of the map
 MOST_CANDIDATES = 15
@@ -147,7 +147,7 @@ def quality(
 ) -> Section:
     """Scores of held-out bags, those of baselines, charts, and the bags with the largest errors."""
     if y is None:
-        return {"scores": None, "how": "There are no labels, so predictions can't be judged."}
+        return {"scores": None, "how": "There are no labels, so predictions can't be scored."}
     rows = np.flatnonzero(~found.trained)
     if len(rows) < 2:
         return {"scores": None, "how": found.how}
@@ -206,7 +206,7 @@ def bag_means(bags: Bags) -> Array:
 
 
 def baseline_predictions(train: Bags, y_train: Array, test: Bags, classes: bool) -> dict[str, Array]:
-    """Predictions by a constant and by a linear model of the means of bags, for bags that these have not seen.
+    """Predictions by a constant and by a linear model of the means of bags, for held-out bags.
 
     Without training bags, those of the test bags are predicted from each other, each fold from the others.
 
@@ -351,7 +351,7 @@ def methods(model: Any) -> Section:
         header = [*COLUMNS, "R² on held-out bags", "chosen"]
         rows = [[*trial.cells("×"), "yes" if trial is search.best else ""] for trial in search.best_of_pairs()]
         what = type(learner.embedding_).__name__ if hasattr(learner, "embedding_") else "embedding"
-        return {"text": f"Settings of one {what}, judged on held-out bags.", "header": header, "rows": rows, "note": ""}
+        return {"text": f"Settings of one {what}, scored on held-out bags.", "header": header, "rows": rows, "note": ""}
     return {"text": "One model was fitted, without a search.", "header": [], "rows": [], "note": ""}
 
 
@@ -512,7 +512,7 @@ def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes:
     more = f" {effect.left_out} further columns were not asked." if effect.left_out else ""
     text = (
         f"{len(effect.rows):,} bags were predicted again with the values of one column permuted across all their "
-        f"points. Columns that say the same stand in for each other, and then neither seems to matter.{more}"
+        f"points. Columns with the same information stand in for each other, and then neither seems to matter.{more}"
     )
     if effect.explained:
         text = (
@@ -528,7 +528,7 @@ def groups(
 ) -> Section:
     """Bags that do worse than the others: by groups of the user, by class, by size, by means of the main columns."""
     rows = np.flatnonzero(~found.trained)
-    few = "There are too few labelled bags that the model has not seen to compare groups of them."
+    few = "There are too few labelled held-out bags to compare groups of them."
     if y is None or len(rows) < 2 * LEAST_GROUP:
         return {"text": few, "rows": []}
     truth = y[rows]
@@ -565,7 +565,7 @@ def groups(
             )
     table.sort(key=lambda row: row[-1] == "")
     unit = "Mean absolute errors" if classes is None else "Mean of one less the probability of the true class"
-    text = f"{unit} of groups of bags, beside those of all others. Worse: by more than {CERTAIN} standard errors."
+    text = f"{unit} of groups of bags, next to those of all others. Worse: by more than {CERTAIN} standard errors."
     return {"text": text if table else few, "rows": table}
 
 

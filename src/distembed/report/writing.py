@@ -50,10 +50,11 @@ def write(
     model : DistributionRegressor, DistributionClassifier, ConformalRegressor, ConformalClassifier or any with predict
         Fitted. What is known of its search, its embedding and its intervals is shown.
     bags : Bags or anything that :func:`distembed.as_bags` reads
-        In the units of ``fit``. Those that the model has learned from are recognised by their ids, of which model files
-        have hashes; they are marked, and do not count in scores.
+        In the units of ``fit``. Those that were used for training are recognised by id (model files hold hashes of
+        ids);
+         they are marked, and do not count in scores.
     y : array-like of shape (n_bags,), Series indexed by id, or None
-        Their targets; None: nothing is judged.
+        Their targets; None: no scores.
     path : path
         The file, which is replaced when the report is complete.
     covariates : table of n_bags rows, optional

@@ -1,7 +1,7 @@
 r"""Other columns for the points of a bag: some of them, how far neighbours are, how values change from place to place.
 
 Each of these takes bags to bags with as many points. They are what :class:`~distembed.Views` looks at bags through: a
-density of log distances to neighbours tells clumps from clouds wherever they lie, one of gradients tells edges.
+density of log distances to neighbours distinguishes clumps from clouds wherever they lie, one of gradients shows edges.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Select(BagScaler):
 class LocalScale(BagScaler):
     r"""Log distances from each point to its k-th nearest neighbours in the bag, in place of its coordinates.
 
-    The density of (log r_4, log r_40) tells how clumped a bag is at two scales, and does not change when clumps move,
+    The density of (log r_4, log r_40) shows how clumped a bag is at two scales, and does not change when clumps move,
     turn or are mirrored. Together with positions it separates mixtures of few components from those of many.
 
     Parameters
@@ -114,8 +114,8 @@ class LocalScale(BagScaler):
     Attributes
     ----------
     floor_ : ndarray of shape (n_columns,)
-        Shortest distances that are told apart: a thousandth of the median of training bags. Copies of a point have it,
-        and so has a point that is alone.
+        Shortest distances that are distinguished: a thousandth of the median of training bags. Copies of a point have
+        it, and so has a point that is alone.
     n_features_in_ : int
         n_dims.
 

@@ -39,7 +39,7 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     ----------
     robust : bool, default=False
         True: the median in place of the mean, and IQR / 1.349, the deviation of a normal column with such quartiles, in
-        place of the deviation, so outliers have no say; a column whose quartiles coincide keeps its deviation.
+        place of the deviation, so outliers have no effect; a column whose quartiles coincide keeps its deviation.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     more than 1 % of the points are far away.
 
     *Categorical columns* become one indicator column for each label, ``sex=f`` and ``sex=m`` in place of ``sex``, so
-    what comes out has numbers alone. Indicators are centred; all those of one column are divided by the same s, the
+    the result has only numbers. Indicators are centred; all those of one column are divided by the same s, the
     root of the sum of their variances. So the column as a whole counts as much as one of numbers, however many labels
     it has, and a rare label is not blown up.
 

@@ -82,7 +82,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
       middle, such as activations of a network in front of their rectifier.
     - ``"auto"`` chooses for each column. Linear, where the central 98 % of the points fill half of the box; else the
       first of linear, asinh and rank that leaves at least 0.015 of the cube to every tenth of the points, those
-      between two quantiles. ``maps_`` says which. Learners take this one.
+      between two quantiles. ``maps_`` holds the choice. Learners use this one.
 
     Parameters
     ----------

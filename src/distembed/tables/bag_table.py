@@ -59,14 +59,14 @@ class BagTable:
     columns : sequence of str, optional
         The coordinates. By default every column of numbers but `bag` and `weights`, in file order; or, where some
         columns hold lists of numbers, those. Constants, numbers of rows and an index without a name are left out
-        then, unless nothing else is there, and `left_out` says why; a column of numbers with a stray word is an error.
-        A single column may hold lists of points: structs, whose fields name the
+        then, unless nothing else is there, and `left_out` has the reason; a column of numbers with a stray word is an
+        error. A single column may hold lists of points: structs, whose fields name the
         coordinates, or lists, for column_0, column_1, ...; so a 2-D array of an .npz archive is named.
     weights : str, optional
         The column of point weights.
     sorted : bool, optional
         Whether rows stand in order of their ids already. True is verified on the way, and an id that comes back is an
-        error. By default a pass over the ids tells, which ends where the order does. False sorts without looking.
+        error. By default a pass over the ids finds out, which ends where the order does. False sorts without looking.
     memory_limit : str
         Memory of the sort, such as ``"500MB"``; beyond it the sort goes on on disk.
     threads : int, optional
@@ -102,17 +102,17 @@ class BagTable:
     categorical : dict of str to tuple
         The labels of the categorical columns. New tables are read alike by it.
     left_out : dict of str to str
-        Columns that are not coordinates, where `columns` does not say which are, and why.
+        Columns that are not coordinates, unless `columns` names some, and why.
     known_points : int or None
-        Number of points if the footers of the files tell it.
+        Number of points if the footers of the files have it.
     ids_are_text : bool
         Whether ids are text; those of times with a zone are.
 
     Notes
     -----
     Making it reads footers and first blocks only, and finds what is wrong with names and types; without `columns` it
-    reads on in those that look like a constant or like numbers of rows, until a value says otherwise. float32 stays
-    float32 if every coordinate is; all other numbers become float64. In CSV the first 4 MB tell which columns are
+    reads on in those that look like a constant or like numbers of rows, until a value shows otherwise. float32 stays
+    float32 if every coordinate is; all other numbers become float64. In CSV the first 4 MB determine which columns are
     numbers. Values are checked while they are read: NaN, null and infinity, a missing id or a negative weight are a
     :class:`TableError` that names file, row, column and bag.
 
@@ -183,7 +183,7 @@ class BagTable:
 
     @cached_property
     def n_points(self) -> int:
-        """Number of points, also of those that lack values; a pass counts them where the files do not say."""
+        """Number of points, also of those that lack values; a pass counts them if the files do not have it."""
         if self.known_points is not None:
             return self.known_points
         return sum(batch.num_rows for batch in stream(self._plan, ids_only=True))
@@ -414,8 +414,8 @@ def read_bags(
     Returns
     -------
     Bags, or (Bags, ndarray of shape (n_bags,)) with `label`
-        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning says which columns
-        are left out, where `columns` does not.
+        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning names the columns
+        that are left out, where `columns` does not.
 
     Examples
     --------

@@ -107,7 +107,7 @@ def read_labels(
         all are, else text; spaces around numbers do not count.
     classes : bool, optional
         Whether labels are names of classes. If it is True, numbers with leading zeros in CSV make all labels text, so 1
-        and 01 are two classes. Unless it is True, text of which most words are numbers is an error that names the
+        and 01 are two classes. Unless it is True, text with mostly numbers is an error that names the
         others.
     missing : {"error", "drop"}
         How to handle rows without a label; in CSV, NA, NULL and similar text are missing labels.
@@ -195,7 +195,7 @@ def _guess_type(rows: Any, labels: Any, plan: Plan, classes: bool) -> tuple[Any,
 def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:
     """Raise if most labels are numbers, as text, and some are not: each number would be a class.
 
-    Numbers with signs beside them, such as ``<30``, may be classes if most of them come again.
+    Numbers with signs, such as ``<30``, may be classes if most of them come again.
     """
     if labels.dtype.kind not in "UO":
         return
@@ -357,10 +357,10 @@ def read_covariates(
     source, bag, bag_type, delimiter, decimal
         As in :class:`BagTable`.
     covariates : sequence of str
-        The columns: numbers, text or truth values, which become text. Values may be missing; in CSV, so are NA and the
-        like.
+        The columns: numbers, text or truth values, which become text. Values may be missing; in CSV, NA, NULL and
+        similar text are missing.
     kinds : mapping of str to str, optional
-        Whether columns hold "number" or "text", by name. By default types tell, and in CSV the values.
+        Whether columns hold "number" or "text", by name. By default by type, and in CSV by the values.
 
     Returns
     -------

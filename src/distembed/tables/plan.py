@@ -87,7 +87,7 @@ def make_plan(
 ) -> Plan:
     """Return how a table of points is read, or the error that names what its files lack.
 
-    `of_bags` is the argument that names `columns`, if they are not coordinates but tell something of bags. `labels`
+    `of_bags` is the argument that names `columns`, if they are not coordinates but describe bags. `labels`
     has the categorical columns, and their labels or None.
     """
     labels = labels or {}
@@ -263,7 +263,7 @@ def choose_columns(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the coordinate columns, with those of `labels`, and why others are none, unless named.
 
-    A column of text of which most values are numbers is an error that shows the first that is not.
+    A column of text with mostly numbers is an error that shows the first that is not.
     """
     own = (bag, *how.joined)
     if weights is not None and weights in own:
@@ -300,7 +300,7 @@ def choose_columns(
         raise TableError(
             Message(
                 f"{str(first.path)!r}: ", Argument("columns", None),
-                " takes every column of numbers, and there is none beside ", Argument("bag", bag),
+                " takes every column of numbers, and there is no other than ", Argument("bag", bag),
                 f"; it has {few(first.names)}; convert a column, name it in columns, or, if it holds labels, in ",
                 Argument("categorical"),
             )
@@ -364,7 +364,7 @@ def _numbers_as_text(schema: FileSchema, bag: str, texts: list[str], how: Readin
 
 
 def _verdicts(schemas: Sequence[FileSchema], bag: str, names: list[str], how: Reading) -> dict[str, str]:
-    """Return why columns of numbers are not coordinates, judging by values; the first piece clears most columns."""
+    """Return why columns of numbers are not coordinates, by their values; the first piece clears most columns."""
     begin = next(iter(_pieces(schemas[0], [bag, *names], [bag], how)), None)
     watches = {name: Watch() for name in names}
     if begin is not None:

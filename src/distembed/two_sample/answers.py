@@ -90,7 +90,7 @@ def how_many(n_permutations: int, exhaustive: bool, permuted: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TestResult:
-    """Answer of :func:`bags_test` and :func:`groups_test`; ``print`` says it in a line.
+    """Answer of :func:`bags_test` and :func:`groups_test`; ``print`` shows it in a line.
 
     Attributes
     ----------

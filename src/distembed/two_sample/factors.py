@@ -7,7 +7,7 @@ their mean. A factor with columns X, given nuisance columns Z (constant, strata,
           \qquad R^2 = SS_X / \mathrm{tr}(G),
 
 H being projections. Rows and columns of the residual matrix R = (I - H_Z) G (I - H_Z) change places (the permutation of
-residuals of Freedman and Lane), inside strata where there are some. That is exact where Z has nothing but strata, and
+residuals of Freedman and Lane), inside strata where there are some. That is exact where Z has only strata, and
 right in large samples otherwise.
 """
 

@@ -79,7 +79,7 @@ def which_coordinates(
 
     *Error.* If no coordinate differs, the chance of an adjusted p-value of at most α is at most α, exactly. If some
     differ, the same holds for the others where they have the same joint distribution in x and y, not only the same
-    margins one by one. A difference that no coordinate shows by itself is not seen: use :func:`bags_test`.
+    margins one by one. A difference that no coordinate shows by itself is not found: use :func:`bags_test`.
 
     *Cost*: that of the test in one dimension, for each coordinate. Named divergences of densities are cheap there.
 
@@ -173,7 +173,7 @@ def which_regions(
     the mean of differences over their root mean square / √n. Tests are two-sided, p-values adjusted by Westfall and
     Young's step-down max-T of \|z\|.
 
-    *What a share says.* Shares add up to one: where y has more in one cell, it has less elsewhere, and a large
+    **Reading a share.* Shares add up to one: where y has more in one cell, it has less elsewhere, and a large
     difference shows in several cells, with both signs of z. Error rates hold exactly if nothing differs.
 
     *Cost.* Sorting the points, or k-means of them, as :class:`~distembed.CodebookEmbedding` has it; and 2 N n_cells

@@ -73,7 +73,7 @@ def bags_test(
     Returns
     -------
     TestResult
-        ``pvalue``, ``statistic``, ``null``; ``print`` says it in a line.
+        ``pvalue``, ``statistic``, ``null``; ``print`` shows it in a line.
 
     Notes
     -----
@@ -185,15 +185,15 @@ def groups_test(
         as the bag of its rank by size in the other group, of pairs as its partner. Small bags stay whole.
     exponent : float, default=2.0
         In (0, 2]: d^exponent takes the place of d². With 2 the test looks at the mean features of the groups. Below 2,
-        1 say, it also sees groups that differ in the spread of their bags around the same mean; estimates below zero
-        then count as zero.
+        for example 1, it also sees groups that differ in the spread of their bags around the same mean; estimates below
+        zero then count as zero.
     n_permutations, random_state, n_jobs
         As in :func:`bags_test`.
 
     Returns
     -------
     TestResult
-        ``pvalue``, ``statistic``, ``null``; ``print`` says it in a line.
+        ``pvalue``, ``statistic``, ``null``; ``print`` shows it in a line.
 
     Notes
     -----
