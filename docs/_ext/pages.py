@@ -144,7 +144,7 @@ def cards() -> None:
 def copies() -> None:
     """Copy results, contributing and changelog to where their links are right."""
     for path in (ROOT / "results").iterdir():
-        if path.suffix == ".png":
+        if path.suffix in (".png", ".csv"):  # pages link to tables, which are downloads then
             (DOCS / "results").mkdir(exist_ok=True)
             shutil.copyfile(path, DOCS / "results" / path.name)
         elif path.suffix == ".md":
