@@ -231,6 +231,10 @@ def kinds() -> dict[str, Kind]:
             "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
             "auto regressor": Kind(R(random_state=0), (many, firsts), new),
             "auto classifier": Kind(C(random_state=0), (many, halves), new),
+            "odd bags": Kind(de.OddBags(), (bags,), new),
+            "odd categories": Kind(de.OddBags(), (mixed,), mixed[:3]),
+            "groups": Kind(de.BagClusters(3), (mixed,), mixed[:3]),
+            "groups of an embedding": Kind(de.BagClusters(2, embedding="js"), (bags,), new),
             "conformal": Kind(intervals, (many, firsts), new),
             "sets": Kind(sets, (many, halves), new),
         }

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
+from sklearn.exceptions import NotFittedError
 
 import distembed as de
 from distembed.exploration import near_duplicates
 from distembed.exploration.mean_bag import _mixture
+from distembed.files import load, save
 
 
 def alike(n=300, seed=0, d=3, low=2, high=400):
@@ -25,6 +27,29 @@ def alike(n=300, seed=0, d=3, low=2, high=400):
 def two_kinds(n=60, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.normal(3 * (i % 2), 1, size=(rng.integers(10, 90), 2)) for i in range(n)]
+
+
+# -------------------------------------------------------------------------------------------------------- files
+@pytest.mark.parametrize("updatable", [False, True])
+def test_model_files_answer_for_new_bags_and_hold_no_ids(tmp_path, updatable):
+    arrays, path = two_kinds(), tmp_path / "model"
+    bags = de.Bags.from_arrays(arrays, ids=[f"secret {i}" for i in range(len(arrays))])
+    new = de.as_bags(two_kinds(20, seed=1))
+    odd, groups = de.OddBags(alpha=0.1).fit(bags), de.BagClusters().fit(bags)
+    answers = {odd: (odd.pvalues, odd.score_samples, odd.decision_function, odd.predict), groups: (groups.predict,)}
+    for model, methods in answers.items():
+        save(model, path, updatable=updatable)
+        assert not any("secret".encode(code) in path.read_bytes() for code in ("utf-8", "utf-16-le", "utf-32-le"))
+        found = load(path)
+        for method in methods:
+            assert_array_equal(getattr(found, method.__name__)(new), method(new))
+    assert [str(c) for c in found.columns_[0]] == [str(c) for c in groups.columns_[0]]
+    if updatable:
+        assert_array_equal(found.labels_, groups.labels_)
+    else:
+        pytest.importorskip("pandas")
+        with pytest.raises(NotFittedError, match=r"save with updatable=True"):
+            found.to_frame()
 
 
 # ---------------------------------------------------------------------------------------------------------- odd

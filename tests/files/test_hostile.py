@@ -133,6 +133,41 @@ def test_compiled_code_bounds_its_own_indices():
             embedding.transform(BAGS)
 
 
+def test_parts_of_odd_bags_and_groups_fit_together(forge):
+    def fewer_columns(rows, arrays):
+        for name in ("centre", "scale", "low", "high"):
+            number = array_at(rows, "UsualRange", name)
+            arrays[number] = arrays[number][:1].copy()
+
+    def no_spread(rows, arrays):
+        arrays[array_at(rows, "SizeLaw", "spread")][0] = 0
+
+    def other_labels(rows, arrays):
+        n = len(rows) - 1
+        rows[-1]["state"]["categories_in_"] = {"at": n + 1}
+        labels = {"kind": "tuple", "items": ["a", "b"]}
+        rows[n:n] = [labels, {"kind": "dict", "keys": [0], "items": [{"at": n}]}]
+
+    def fewer_axes(rows, arrays):
+        arrays[array_at(rows, "BagClusters", "centres_")] = np.zeros((2, 1))
+
+    def more_labels(rows, arrays):
+        next(row for row in rows if row.get("class") == "distembed.LabelBins")["state"]["n_labels"] = 10**12
+
+    codes = BAGS.replace(points=BAGS.points > [2, 0.5], categories={1: ["f", "m"]})
+    odd, groups = de.OddBags(), de.BagClusters(2)
+    for model, change, said in (
+        (odd, fewer_columns, "the parts of its OddBags don't fit together"),
+        (odd, no_spread, "the parts of its SizeLaw don't fit together"),
+        (odd, other_labels, "the parts of its OddBags don't fit together"),
+        (groups, fewer_axes, "the parts of its BagClusters don't fit together"),
+        (groups, more_labels, "LabelBins, claims"),
+    ):
+        bags = codes if change is more_labels else BAGS
+        with pytest.raises(ModelFileError, match=said):
+            load(forge(model.fit(bags), change))
+
+
 # --------------------------------------------------------------------------------------------------------------
 # What takes long, or much
 # --------------------------------------------------------------------------------------------------------------
@@ -364,7 +399,7 @@ def test_unions_that_drop_a_part_load(tmp_path):
 # --------------------------------------------------------------------------------------------------------------
 
 FEW = ("js", "l2", "mmd-spectrum", "histogram-js", "projections", "ridge pipeline", "hadamard features", "extra head",
-       "classifier", "covariates", "categories", "conformal", "nystroem knn")  # fmt: skip
+       "classifier", "covariates", "categories", "conformal", "nystroem knn", "odd categories", "groups")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -206,6 +206,10 @@ LEARNERS = {
     "components": lambda: (MixtureComponents(max_components=2, n_init=1, random_state=0).fit(BAGS), NEW),
     "regressor": lambda: (de.DistributionRegressor("js", **FEW).fit(BAGS, TARGETS), NEW),
     "classifier": lambda: (de.DistributionClassifier("tv", **FEW).fit(BAGS, CLASSES), NEW),
+    "odd bags": lambda: (de.OddBags(alpha=0.2).fit(BAGS), NEW),
+    "groups": lambda: (de.BagClusters(2).fit(BAGS), NEW),
+    "groups of an embedding": lambda: (de.BagClusters(3, embedding="js").fit(BAGS), NEW),
+    "no groups": lambda: (de.BagClusters(method="hdbscan", min_cluster_size=4).fit(BAGS), NEW),
 }
 
 

@@ -16,6 +16,7 @@ from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number, pandas_for
+from ..compute.registry import storable
 from .rows import make_rows
 
 MOST_GROUPS = 8  # that are tried
@@ -25,6 +26,7 @@ _MOST_DECIDING = 2000  # bags that decide how many groups there are
 _MOST_AXES = 20  # principal components in which groups are looked for
 
 
+@storable
 @dataclass(frozen=True)
 class GroupColumn:
     """A column in which a group differs from all others.
@@ -55,6 +57,8 @@ class GroupColumn:
         return f"{self.name} {'wider' if self.spread > 0 else 'narrower'} inside of bags"
 
 
+@storable(labels_="int(n)", n_clusters_="k", medoids_="int(k)", strengths_="dict[number]", axes_="PrincipalAxes",
+          columns_="list[list[GroupColumn]]", centres_="finite(k, a)")  # fmt: skip
 class BagClusters(ClusterMixin, BagInput):
     """Groups of bags that are alike, in scikit-learn's manner for clusters.
 
@@ -99,6 +103,9 @@ class BagClusters(ClusterMixin, BagInput):
     worst group. The largest k with a mean of at least .8 over five splits is taken, and there is always k = 1. Groups
     that merge into each other are not found, which is what is meant: a continuum is not cut into pieces.
 
+    *Model files* hold what places new bags in groups; ``labels_`` and ``medoids_`` of the bags of the fit only with
+    ``updatable=True``.
+
     *Cost.* Rows of all bags, and k-means on 20 principal components; the number is decided by at most 2,000 bags.
 
     References
@@ -134,6 +141,21 @@ class BagClusters(ClusterMixin, BagInput):
         self.embedding = embedding
         self.min_cluster_size = min_cluster_size
         self.random_state = random_state
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        own = set() if updatable else {"labels_", "medoids_"}
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __distembed_fits__(self) -> bool:
+        steps = getattr(self.embedding_, "steps", [("", self.embedding_)])
+        n_rows, n_axes = self.axes_.axes.shape
+        return (
+            hasattr(self.embedding_, "transform")
+            and getattr(steps[0][1], "n_features_in_", self.n_features_in_) == self.n_features_in_
+            and getattr(steps[-1][1], "_n_features_out", n_rows) == n_rows
+            and self.centres_.shape == (self.n_clusters_, n_axes)
+            and len(self.columns_) == self.n_clusters_
+        )
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the groups of bags.
@@ -186,13 +208,13 @@ class BagClusters(ClusterMixin, BagInput):
         self.labels_ = labels
         self.n_clusters_ = int(labels.max()) + 1
         members = [np.flatnonzero(labels == k) for k in range(self.n_clusters_)]
-        self.centres_ = np.array([scores[rows].mean(axis=0) for rows in members]).reshape(len(members), -1)
+        self.centres_ = np.array([scores[rows].mean(axis=0) for rows in members]).reshape(len(members), scores.shape[1])
         self.medoids_ = np.array([medoid(scores, rows) for rows in members], int)
         self.columns_ = columns_that_differ(bags, labels)
 
     def predict(self, X: Any) -> Array:
         """The group whose mean is nearest to each bag, ndarray of shape (n_bags,) of int."""
-        check_is_fitted(self, "labels_")
+        check_is_fitted(self, "axes_")
         bags = check_bags(self, X, reset=False)
         return self.nearest_groups(self.axes_.scores(np.asarray(self.embedding_.transform(bags), np.float64)))
 
@@ -205,11 +227,17 @@ class BagClusters(ClusterMixin, BagInput):
     def to_frame(self) -> Any:
         """A pandas data frame of one row per group: bags, position of the medoid, and how it differs."""
         pandas = pandas_for("BagClusters.to_frame")
+        check_is_fitted(
+            self,
+            "labels_",
+            msg="BagClusters.to_frame: the groups of the bags of the fit are missing; fit, or save with updatable=True",
+        )
         counts = [int((self.labels_ == k).sum()) for k in range(self.n_clusters_)]
         differs = ["; ".join(map(str, columns[:3])) for columns in self.columns_]
         return pandas.DataFrame({"bags": counts, "medoid": self.medoids_, "differs": differs})
 
 
+@storable(centre="finite(f)", low="finite(f)", high="finite(f)", axes="finite(f, a)", variances="finite(_)")
 @dataclass(frozen=True, eq=False)
 class PrincipalAxes:
     """Principal components of rows, of which a few wild values do not decide.

@@ -27,6 +27,7 @@ from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from ..learners.likeness import Likeness, Reference
 
 _BEYOND = 0.5  # widths of the usual range outside of it, from which on a value counts
@@ -36,6 +37,7 @@ _KNOTS = 40
 _TAIL = 0.01  # of bags on each side that do not decide the range
 
 
+@storable(centre="finite(d)", scale="finite(d)", low="finite(d)", high="finite(d)")
 @dataclass(frozen=True, eq=False)
 class UsualRange:
     """Where the values of each column lie in nearly all bags.
@@ -52,6 +54,9 @@ class UsualRange:
     scale: Array
     low: Array
     high: Array
+
+    def __distembed_fits__(self) -> bool:
+        return bool((self.scale > 0).all())
 
     @classmethod
     def learn(cls, bags: Bags) -> UsualRange:
@@ -83,6 +88,7 @@ class UsualRange:
         return np.minimum.reduceat(v, starts, axis=0), np.maximum.reduceat(v, starts, axis=0)
 
 
+@storable(sizes="finite(k)", location="finite(k)", spread="finite(k)")
 @dataclass(frozen=True, eq=False)
 class SizeLaw:
     """The mean and the deviation that oddness has at each size of a bag, by ranks of sizes.
@@ -105,6 +111,9 @@ class SizeLaw:
     sizes: Array
     location: Array
     spread: Array
+
+    def __distembed_fits__(self) -> bool:
+        return len(self.sizes) > 0 and bool(np.all(np.diff(self.sizes) >= 0) and (self.spread > 0).all())
 
     @classmethod
     def learn(cls, sizes: Array, oddness: Array) -> SizeLaw:
@@ -132,6 +141,7 @@ class SizeLaw:
         return np.asarray((oddness - location) / spread)
 
 
+@storable(oddness_="finite(n)", pvalues_="finite(n)", reference_="Reference", range_="UsualRange", _law="SizeLaw")
 class OddBags(OutlierMixin, BagInput):
     """Bags that are unlike all others, in scikit-learn's manner for outliers.
 
@@ -166,6 +176,9 @@ class OddBags(OutlierMixin, BagInput):
     *p-values* are no smaller than 1 / 1,001, because at most 1,000 bags are kept to compare with. Among a million bags
     look at the order of ``score_samples``.
 
+    *Model files* hold what new bags are compared with: not ``likeness_``, which has the ids of the bags of the fit, and
+    ``pvalues_`` only with ``updatable=True``.
+
     *Cost.* O(n_points) for ranks of columns, and n_features² operations for each bag, of some 10 features per column.
 
     See Also
@@ -193,6 +206,21 @@ class OddBags(OutlierMixin, BagInput):
 
     def __init__(self, alpha: float = 0.01) -> None:
         self.alpha = alpha
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        own = {"likeness_"} if updatable else {"likeness_", "pvalues_"}
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __distembed_fits__(self) -> bool:
+        reference = self.reference_
+        n_columns = self.n_features_in_
+        return (
+            isinstance(self._law, SizeLaw)
+            and len(self.oddness_) > 0
+            and 0 <= self.alpha <= 1
+            and len(self.range_.centre) == len(reference.column_names) == n_columns
+            and reference.rows.suits(self)
+        )
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Compare each bag with all others.

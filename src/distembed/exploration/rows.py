@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags, check_embedding
 from ..compute.arrays import Array
+from ..compute.registry import storable
 from ..embeddings import available
 from ..learners.compact_rows import CompactRows
 from ..scaling import Standardize, UnitCube
@@ -27,6 +28,7 @@ _FARTHEST = 8.0  # deviations that count
 _NOISE = 0.1  # share of the noise of a usual bag that a feature keeps even where bags do not differ
 
 
+@storable(rows_="CompactRows", scale_="finite(m)")
 class RankRows(BagInput):
     """Means of bounded functions of ranks, with equal spread at every size of a bag.
 
@@ -48,6 +50,9 @@ class RankRows(BagInput):
 
     takes_categories = True
 
+    def __distembed_fits__(self) -> bool:
+        return self.rows_.suits(self) and len(self.rows_.owners) == self._n_features_out == len(self.scale_)
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Look at the columns of bags."""
         bags = check_bags(self, X, reset=True)
@@ -57,6 +62,7 @@ class RankRows(BagInput):
         """Take functions that were fitted already."""
         self.rows_ = rows
         self.scale_ = np.sqrt(rows.between + _NOISE * rows.inside / rows.sizes[1])
+        self._n_features_out = len(self.scale_)
         return self
 
     def transform(self, X: Any) -> Array:

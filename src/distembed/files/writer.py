@@ -58,8 +58,10 @@ def known(kind: str, name: str) -> Any:
             if name.startswith("sklearn.") and name.partition(".")[2] in names:
                 return getattr(importlib.import_module(module), name.partition(".")[2])
     if name not in STORABLE[kind] and name.startswith("distembed."):
-        for room in ROOMS[: ROOMS.index("learners") + 1]:  # which fill the table
+        for room in ROOMS[: ROOMS.index("exploration") + 1]:  # which fill the table
             importlib.import_module(f"distembed.{room}")
+            if name in STORABLE[kind]:
+                break
     return STORABLE[kind].get(name)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,9 @@ class LabelBins:
 
     def __distembed_fits__(self) -> bool:
         return within(self.frequent, self.n_labels) and bool(np.all(np.diff(self.frequent) > 0))
+
+    def __distembed_claims__(self) -> float:
+        return 8.0 * self.n_labels + 8.0 * self.n_functions**2
 
     @classmethod
     def of(cls, codes: Array, n_labels: int) -> LabelBins:
@@ -212,6 +216,12 @@ class CompactRows:
         t, inside, n = rows.means(bags)
         mean, slope, between, c = _fit_law(t, inside, n)
         return cls(columns, pairs, owners, mean, slope, between, c, _known_sizes(n)), t, inside, n
+
+    def suits(self, owner: Any) -> bool:
+        """Whether these are functions of the columns that a fitted estimator takes, as ``__distembed_fits__`` asks."""
+        known = {j: len(labels) for j, labels in getattr(owner, "categories_in_", {}).items()}
+        labels = {j: bins.n_labels for j, bins in enumerate(self.columns) if isinstance(bins, LabelBins)}
+        return len(self.columns) == owner.n_features_in_ and labels == known
 
     def means(self, bags: Bags) -> tuple[Array, Array, Array]:
         """Means of the functions over each bag, their variances inside of it, and effective sizes; none of it if empty.

@@ -193,6 +193,9 @@ class Reference:
         widths = self.features.shape[1] == len(self._owners) and self.location.shape[1] == 1 + len(self.column_names)
         return bool(known and whole and widths and n_points > 0 and (self.spread > 0).all() and len(self.sizes) > 0)
 
+    def __distembed_claims__(self) -> float:
+        return 24.0 * int(self.features.shape[1]) ** 2  # R, a copy, and its factor
+
     @classmethod
     def learn(
         cls, bags: Any, covariates: Array | None = None, covariate_names: Sequence[str] = ()
