@@ -701,7 +701,7 @@ def test_text_in_a_column_of_numbers(tmp_path):
         "if it holds labels, name it in categorical"
     )
     text = message(read_bags, tmp_path / "t.parquet", bag="id")
-    assert "columns=None takes every column of numbers, and there is no other than bag='id'" in text
+    assert "columns=None takes every column of numbers, and there is none except bag='id'" in text
 
 
 def test_rows_of_unequal_length(tmp_path):

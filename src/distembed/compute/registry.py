@@ -128,5 +128,5 @@ def name_in_files(thing: Any) -> str:
 
 
 def is_again(known: Any, thing: Any) -> bool:
-    """Whether a class is the known one, made anew because its module was run again."""
+    """Whether a class is the known one, made again because its module was rerun."""
     return known is not thing and hasattr(thing, "__qualname__") and name_in_files(known) == name_in_files(thing)

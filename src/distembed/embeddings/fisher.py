@@ -230,7 +230,7 @@ class FisherEmbedding(Additive):
     such points are noise of size n^(-1/2), and a bag of few points has long features.
 
     *Mixture.* By scikit-learn's ``GaussianMixture`` with diagonal covariances, every bag counting alike. That it has
-    not converged after 100 rounds is no reason to warn: features are gradients at whatever mixture there is.
+    not converged after 100 rounds does not deserve a warning: features are gradients at whatever mixture there is.
 
     *Cost.* K n_dims for each point; linear in bags and points. Memory: the result and a working set of a few megabytes
     a thread; ``fit`` holds ``max_points`` points and their responsibilities.

@@ -300,7 +300,7 @@ def choose_columns(
         raise TableError(
             Message(
                 f"{str(first.path)!r}: ", Argument("columns", None),
-                " takes every column of numbers, and there is no other than ", Argument("bag", bag),
+                " takes every column of numbers, and there is none except ", Argument("bag", bag),
                 f"; it has {few(first.names)}; convert a column, name it in columns, or, if it holds labels, in ",
                 Argument("categorical"),
             )

@@ -199,7 +199,7 @@ def error_budget(
     ``points``           noise of finite bags in A: its part that shifts distances, extrapolated from halves of bags
                          as n^(-3/4) (1/n for L2), and its fluctuation, from how much the two halves of a bag differ
     ``basis``            \|\|A - A'\|\|² against Σ_i v_i \|ψ - ψ'\|²(u_i), both without the shift by noise: a basis
-                         that cuts off noise is no worse for it. On grids the latter is never less
+                         that cuts off noise loses nothing by it. On grids the latter is never less
     ``lambdas``          the M lambdas against κ itself, on the same nodes and densities
     ``nodes``            κ on these nodes against twice as many (a dimension, for grids)
     ``bandwidth``        smoothing by h, which shrinks distances by about c h²: their change from h to √2 h, where h is
