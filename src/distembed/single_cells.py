@@ -250,7 +250,7 @@ def _labels(codes: NDArray[Any], pandas: Any) -> Any:
 
 
 def _with_names(added: dict[str, Any], before: str, taken: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns under their names, none of which is taken."""
+    """Return columns under their names, which must be free."""
     both = [name for name in added if f"{before}{name}" in taken]
     if both:
         raise ValueError(f"covariates have columns that are added too: {few(both)}; rename them, or pass key_added")

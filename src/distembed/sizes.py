@@ -72,7 +72,7 @@ def split_half_distances(
     X : Bags or anything that :func:`distembed.as_bags` reads
         Bags of at least two points of positive weight.
     Y : the same, optional
-        Other bags, none of which is in ``X``; ``X`` itself if not given.
+        Other bags, without those of ``X``; ``X`` itself if not given.
     n_splits : int, default=4
         Random splits over which to average. They lower the noise of splitting, not that of the bags.
     random_state : int, RandomState or None, default=None

@@ -369,7 +369,7 @@ class BagEmbedding(BagEstimator):
         raise NotImplementedError
 
     def _refusal(self, bags: Bags) -> InputError:
-        """The error for bags of which some points are outside of where they must lie."""
+        """The error for bags with points outside of where they must lie."""
         return cube_error(type(self).__name__, bags)
 
     def _look_back(self, write: Any) -> None:

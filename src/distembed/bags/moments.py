@@ -354,7 +354,7 @@ def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Coordi
     Parameters
     ----------
     groups : sequence of Bags
-        Training bags, each of which counts alike.
+        Training bags, which all count the same.
     between : float
         How much the covariance B of the bags' means counts beside W, the mean of their covariances.
     covariance : {"full", "diag"}

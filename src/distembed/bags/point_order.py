@@ -83,7 +83,7 @@ def sort_points(bags: Bags) -> Bags:
 def draw_rows(bags: Bags, n: int, rng: np.random.RandomState) -> Array:
     """Positions of n of all points, drawn at random without replacement: the same points in whichever order they are.
 
-    Only bags of which points are drawn are sorted.
+    Only bags whose points are drawn are sorted.
 
     Examples
     --------

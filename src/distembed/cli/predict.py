@@ -132,7 +132,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
 
 def _ids_of_all(asked: opt.Asked, points: Any, learner: Any) -> Any:
-    """The table of ids of all bags, some of which may have no points; None without --empty."""
+    """The table of ids of all bags; some may have no points; None without --empty."""
     source = asked.ids_from or asked.covariates_from
     if not asked.empty:
         if asked.ids_from is not None:

@@ -98,7 +98,7 @@ def blas_threads(n_jobs: int | None) -> Iterator[None]:
 
 
 def ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """Yield the items of a generator, of which a thread makes the next one while this one is in use.
+    """Yield the items of a generator; a thread makes the next one while this one is in use.
 
     What the generator raises is raised here. It is closed when the last item is asked for, or when this one is closed.
     The first item is made by the caller's own thread: it may take long, and signals come there.

@@ -100,7 +100,7 @@ def ticks(low: float, high: float, n: int = 5) -> list[float]:
 
 
 class Chart:
-    """A chart with two axes, of which parts are added one by one.
+    """A chart with two axes, to which parts are added one by one.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ loss. It differs between two halves of a bag, and what is real does not: Σ_i �
 first and second halves has no noise in its mean. This without its captured part, as a share of Σ_i ‖ψ_i - ψ̄‖², is the
 lost signal. So 1 = energy + lost signal + noise that the basis leaves out.
 
-Cost: three times the densities and projections of the bags, of which there are at most 32.
+Cost: three times the densities and projections of at most 32 bags.
 """
 
 from __future__ import annotations

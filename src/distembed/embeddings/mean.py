@@ -250,7 +250,7 @@ class MeanEmbedding(Additive):
         return bool(n == self._n_features_out)
 
     def _refusal(self, bags: Bags) -> InputError:
-        """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
+        """The error for bags that have points outside: it names the bag, the point, the value, the remedy."""
         means = self._means(bags.dtype)
         if isinstance(means, SeriesMeans):
             low, high = self.box_

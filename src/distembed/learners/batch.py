@@ -74,7 +74,7 @@ class Batch(NamedTuple):
         return cls(bags, y, check_weights(owner, weight, bags.n_bags, may_vanish=may_vanish), labels)
 
     def number_groups(self, owner: object) -> Batch:
-        """Replace the labels of groups, of which there must be two at least, by numbers."""
+        """Replace the labels of groups by numbers; there must be at least two groups."""
         if self.groups is None:
             return self
         try:

@@ -81,7 +81,7 @@ class EmptyBags:
 
     @classmethod
     def of(cls, batch: Batch, n_classes: int | None) -> EmptyBags:
-        """Learn from training bags with coded targets, some of which may be empty; covariates are encoded."""
+        """Learn from training bags with coded targets; some bags may be empty; covariates are encoded."""
         empty = _are_empty(batch.bags)
         y = batch.y if n_classes is None else np.eye(n_classes)[batch.y]
         weight = batch.weight / batch.weight.mean()

@@ -170,7 +170,7 @@ def weighted_sum(weights: Array, predicted: Array) -> Array:
 
 
 def choose_weights(held_out: HeldOut, most: int, rng: np.random.RandomState) -> Array:
-    """Weights of all candidates, the first of which is the constant: what it counts shrinks predictions to it.
+    """Weights of all candidates, the constant first: what it counts shrinks predictions to it.
 
     At most this many others have weights: where there are more, the heaviest are chosen from again.
 

@@ -177,7 +177,7 @@ class KeptRows:
     def add(
         self, codes: Array, weight: Array, groups: Array | None, seed: int, rows_of: Callable[[Array], Array]
     ) -> KeptRows:
-        """Offer bags, of which some are kept: only for these ``rows_of(positions)`` is asked for rows of features."""
+        """Offer bags; some are kept: only for these ``rows_of(positions)`` is asked for rows of features."""
         n = len(self.codes)
         keys = np.concatenate([self.keys, _keys(len(codes), groups, seed, self.n_offered)])
         every = np.concatenate([self.codes, codes])

@@ -37,7 +37,7 @@ negative binomial counts  .849    .978   .997   .997 (rank)
 70 % zeros or lognormal   .192    .992   .995   .995 (rank)
 ========================  ======  =====  =====  =============
 
-The logistic curve is for values of which zero is the middle, such as activations of a network. No rule chooses it.
+The logistic curve is for values with zero in the middle, such as activations of a network. No rule chooses it.
 
 Cost: O(n log n) per column, for the sort.
 """

@@ -78,8 +78,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
     - ``"rank"`` makes the pooled points uniform in each coordinate, whatever their units and tails. Right
       where scales are unknown or very uneven; it also draws apart what is dense only by rounding or noise.
     - ``"sigmoid"`` is the logistic function behind a line for either sign: 0 goes to 0.5, the 90th percentile of the
-      positive values to 0.9, the 10th percentile of the negative ones to 0.1. Right for values of which zero is the
-      middle, such as activations of a network in front of their rectifier.
+      positive values to 0.9, the 10th percentile of the negative ones to 0.1. Right for values with zero in the middle,
+      such as activations of a network in front of their rectifier.
     - ``"auto"`` chooses for each column. Linear, where the central 98 % of the points fill half of the box; else the
       first of linear, asinh and rank that leaves at least 0.015 of the cube to every tenth of the points, those
       between two quantiles. ``maps_`` holds the choice. Learners use this one.

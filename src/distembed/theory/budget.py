@@ -343,7 +343,7 @@ class StageProbe:
     stages : DensityStages
         Its stages.
     kappa : callable
-        κ, of which d² is the integral.
+        κ, whose integral is d².
     finer : GridNodes or PointNodes
         More nodes than the embedding has.
     narrow : ndarray of shape (n_dims,) or None

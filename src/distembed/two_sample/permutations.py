@@ -170,7 +170,7 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
 
 
 def swaps(n_pairs: int, n_permutations: int, rng: np.random.Generator) -> Permutations:
-    """Pairs of which the two members change places; True marks those. To swap all is to swap none.
+    """Pairs whose two members change places; True marks those. To swap all is to swap none.
 
     Parameters
     ----------
