@@ -346,7 +346,7 @@ class PSDRepair(_MatrixTransformer):
     k K (``"square"``). For the rows of the training matrix that is its repair, so ``fit_transform(K)`` equals
     ``fit(K).transform(K)``. Eigenvectors of eigenvalue zero count as absent.
 
-    **Shift* is different: it makes a bag nearer to itself than its kernel with other bags shows, so rows of new
+    *Shift* is different: it makes a bag nearer to itself than its kernel with other bags shows, so rows of new
     bags stay as they are. ``transform`` takes all rows for new bags: ``fit_transform(K)`` has the shift on its diagonal
     and ``fit(K).transform(K)`` has not.
 

@@ -285,9 +285,9 @@ class KernelSmoother(RegressorMixin, BagInput):
     Notes
     -----
     *Nobody near.* A bag with no training bag within h of a compact kernel gets the response of its nearest one, the
-    weighted mean if several are equally near (up to 1e-12 of the largest d²); ``predict`` warns with their number.
-     (The papers answer zero there.) Gaussian weights are taken relative to the nearest bag's, so far
-    away bags get the response of their nearest bag too, and never 0/0.
+    weighted mean if several are equally near (up to 1e-12 of the largest d²); ``predict`` warns with their number. (The
+    papers answer zero there.) Gaussian weights are taken relative to the nearest bag's, so far away bags get the
+    response of their nearest bag too, and never 0/0.
 
     *Leave-one-out.* One matrix of distances serves all bandwidths. A bag is left out with all of its weight, also where
     ``sample_weight`` counts copies; the distance itself is fitted once, to all. Of several outputs the errors are

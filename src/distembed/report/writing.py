@@ -51,8 +51,7 @@ def write(
         Fitted. What is known of its search, its embedding and its intervals is shown.
     bags : Bags or anything that :func:`distembed.as_bags` reads
         In the units of ``fit``. Those that were used for training are recognised by id (model files hold hashes of
-        ids);
-         they are marked, and do not count in scores.
+        ids); they are marked, and do not count in scores.
     y : array-like of shape (n_bags,), Series indexed by id, or None
         Their targets; None: no scores.
     path : path

@@ -173,7 +173,7 @@ def which_regions(
     the mean of differences over their root mean square / √n. Tests are two-sided, p-values adjusted by Westfall and
     Young's step-down max-T of \|z\|.
 
-    **Reading a share.* Shares add up to one: where y has more in one cell, it has less elsewhere, and a large
+    *Reading a share.* Shares add up to one: where y has more in one cell, it has less elsewhere, and a large
     difference shows in several cells, with both signs of z. Error rates hold exactly if nothing differs.
 
     *Cost.* Sorting the points, or k-means of them, as :class:`~distembed.CodebookEmbedding` has it; and 2 N n_cells
