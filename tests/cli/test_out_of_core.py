@@ -19,7 +19,7 @@ from distembed.tables import read_bags, write_table
 
 
 def test_groups_out_of_core(folder, tmp_path, small_batches, monkeypatch):
-    from distembed.learners.estimators import Learner
+    from distembed.learners.learner import Learner
 
     seen, keep = [], Learner._begin
     monkeypatch.setattr(Learner, "_begin", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more)))
@@ -81,7 +81,7 @@ def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Raise KeyboardInterrupt when so many batches have been added."""
-    from distembed.learners.estimators import Learner
+    from distembed.learners.learner import Learner
 
     add = Learner._add
 
@@ -170,7 +170,7 @@ import os, pkgutil, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
     setattr(pkgutil.resolve_name(module), attribute, value)
-from distembed.learners.estimators import Learner
+from distembed.learners.learner import Learner
 keep, calls = Learner._add, []
 def add(self, *batch):
     calls.append(1)
