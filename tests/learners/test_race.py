@@ -83,7 +83,7 @@ def test_who_was_dropped_has_a_score_and_no_weight(model):
     assert len(board.dropped) > 5
     assert all(rows[name]["weight"] == 0 and np.isfinite(rows[name]["score"]) for name in board.dropped)
     assert max(rows[name]["score"] for name in board.dropped) < rows["ensemble"]["score"]
-    assert "Dropped early" in repr(board)
+    assert f"{len(board.dropped)} candidates dropped early" in repr(board)
     assert not board.cut
     known = {name for row in rows for view in [row.rpartition(", ")[0]] for name in view.split(" + ")}
     mmd_stays = any(name.startswith("mmd,") and name not in board.dropped for name in rows)

@@ -114,9 +114,13 @@ class Leaderboard(list[dict[str, Any]]):
     @property
     def note(self) -> str:
         """Which candidates were dropped early, and which ones a time limit cut; or nothing."""
-        said = [("Dropped early, with the score on some folds and bags", self.dropped)]
-        said.append(("Not tried within the time limit", self.cut))
-        return ". ".join(f"{what}: {_listed(names)}" for what, names in said if names)
+        said = []
+        if self.dropped:
+            n = len(self.dropped)
+            said.append(f"{n} candidate{'s' * (n > 1)} dropped early, with scores on some of the bags (.dropped)")
+        if self.cut:
+            said.append(f"Not tried within the time limit: {_listed(self.cut)}")
+        return ". ".join(said)
 
     def __repr__(self) -> str:
         rows: Sequence[tuple[str, ...]] = [self.header, *self.cells()]
