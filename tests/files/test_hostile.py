@@ -106,6 +106,17 @@ def test_projections_and_grids_of_another_width_are_refused(forge):
         load(forge(pipeline(), finer))
 
 
+def test_the_trial_predicts_classes_and_their_scores(forge):
+    """A label binarizer matters to ``predict`` alone, not to ``decision_function``."""
+
+    def change(rows, arrays):
+        next(row for row in rows if row.get("class") == "sklearn.LabelBinarizer")["state"]["y_type_"] = 3
+
+    model = make_pipeline(de.UnitCube(), de.HDDEmbedding("js", n_basis=3), RidgeClassifier()).fit(BAGS, TARGETS > 0.5)
+    with pytest.raises(ModelFileError, match="is not as save writes it"):
+        load(forge(model, change))
+
+
 def test_the_engine_in_a_file_is_ignored(tmp_path):
     pytest.importorskip("numba")
     save(de.HDDEmbedding("js", n_basis=3, engine="numba").fit(BAGS), tmp_path / "m")

@@ -199,28 +199,34 @@ def try_once(model: Any) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for dtype in (np.float32, np.float64):
-            try:
-                _predict(model, *small_input(model, dtype))
-            except REFUSALS:
-                continue
-            else:
+            asked, options = small_input(model, dtype)
+            answers = [_answers(model, method, asked, options) for method in METHODS]
+            if all(answers):
                 return
 
 
-def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
-    """Call all methods that a model has; raises where classes have no score each: the largest depends on the bag."""
-    for method in METHODS:
-        if not hasattr(model, method) or (method == "transform" and not hasattr(model, "fit_transform")):
-            continue  # an encoder of covariates transforms something else
-        score = None
-        if method == "predict" and hasattr(model, "classes_"):
-            score = next((getattr(model, name) for name in SCORES if hasattr(model, name)), None)
-        if score is None:
-            getattr(model, method)(asked, **(options if method == "predict" else {}))
-            continue
-        found = np.asarray(score(asked, **options))
-        if (2 if found.ndim == 1 else found.shape[1]) != len(model.classes_):
-            raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
+def _answers(model: Any, method: str, asked: Any, options: dict[str, Any]) -> bool:
+    """Whether a model does not refuse what a method of it is asked; raises what an honest model does not raise."""
+    if not hasattr(model, method) or (method == "transform" and not hasattr(model, "fit_transform")):
+        return True  # an encoder of covariates transforms something else
+    try:
+        _call(model, method, asked, options)
+    except REFUSALS:
+        return False
+    return True
+
+
+def _call(model: Any, method: str, asked: Any, options: dict[str, Any]) -> None:
+    """Call a method; raises where classes have no score each: the largest depends on the bag."""
+    getattr(model, method)(asked, **(options if method == "predict" else {}))
+    score = None
+    if method == "predict" and hasattr(model, "classes_"):
+        score = next((getattr(model, name) for name in SCORES if hasattr(model, name)), None)
+    if score is None:
+        return
+    found = np.asarray(score(asked, **options))
+    if (2 if found.ndim == 1 else found.shape[1]) != len(model.classes_):
+        raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
 
 
 def small_input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
