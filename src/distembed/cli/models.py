@@ -105,7 +105,7 @@ def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> Non
             detail=True,
         )
     left = len(board) - len(cells)
-    more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []
+    more = [f"{left} more candidates have no weight; 'distembed info' of the model lists them"] if left else []
     for line in [*more, *([board.note] if board.note else [])]:
         screen.line(f"{line}\n", detail=True)
 
